@@ -1,0 +1,1 @@
+from magpie.diagnostics.loc import Loc as Loc
