@@ -1,0 +1,1 @@
+"""The rows of the table of diagnostics, one module a family."""

@@ -1,0 +1,101 @@
+"""The ONE table of diagnostic codes.
+
+Each code is defined once, by one ``_d(...)`` call in the file of its family in ``codes/``::
+
+    _d("MPG_PY_1001", ERROR, "title", \"\"\"explanation, with an example of wrong and right code\"\"\")
+
+and nothing else lists codes: the renderer, ``magpie explain``, the docs and the tests read ``table()``.
+A backend outside this repository calls ``define`` for its own codes when it is loaded.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import re
+from dataclasses import dataclass
+
+
+class Severity(enum.Enum):
+    """How bad a diagnostic is; only errors stop a compilation."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+ERROR = Severity.ERROR
+WARNING = Severity.WARNING
+NOTE = Severity.NOTE
+
+# Families in the order in which listings show them; each is a module of magpie.diagnostics.codes.
+_FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "env")
+
+_CODE = re.compile(r"MPG_[A-Z]+_[0-9]{4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One row of the table: a stable code, its default severity, a title and the text that ``explain`` shows."""
+
+    code: str
+    severity: Severity
+    title: str
+    text: str
+
+    @property
+    def family(self) -> str:
+        """The middle part of the code: ``PY`` of ``MPG_PY_1001``."""
+        return self.code.split("_")[1]
+
+
+_rows: dict[str, Code] = {}
+_loaded = False
+
+
+def define(code: str, severity: Severity, title: str, text: str) -> Code:
+    """Add a row to the table; a malformed or repeated code is a ValueError."""
+    if not _CODE.fullmatch(code):
+        raise ValueError(f"{code!r} is not of the form MPG_<FAMILY>_<NNNN>")
+    if code in _rows:
+        raise ValueError(f"{code} is defined twice")
+    row = _rows[code] = Code(code, severity, title, inspect.cleandoc(text))
+    return row
+
+
+def table() -> dict[str, Code]:
+    """All codes, by code, in the order of their families."""
+    global _loaded
+    if not _loaded:
+        for name in _FAMILY_MODULES:
+            importlib.import_module(f"magpie.diagnostics.codes.{name}")
+        _loaded = True
+    return _rows
+
+
+def lookup(code: str) -> Code:
+    """The row of ``code``; KeyError says where to add it."""
+    row = table().get(code)
+    if row is None:
+        raise KeyError(f"{code} is not in the table of diagnostics: add it to its family in magpie/diagnostics/codes")
+    return row
+
+
+# Names that the three seed documents used before the codes had families.
+_LEGACY = {"MPG1200": "MPG_CORE_1300", "MPG1201": "MPG_CORE_1201", "XPU-N01": "MPG_CPU_1001", "XPU-N02": "MPG_CPU_1002"}
+
+
+def resolve(name: str) -> Code | None:
+    """The row for a code or a legacy name (``MPG1103``, ``XPU-N01``) in any case; None when there is none."""
+    key = name.strip().upper()
+    if key in _LEGACY:
+        key = _LEGACY[key]
+    elif match := re.fullmatch(r"MPG(1[0-9]{3})", key):
+        key = f"MPG_CORE_{match[1]}"
+    else:
+        key = key.replace("-", "_")
+    return table().get(key)
+
+
+__all__ = ["ERROR", "NOTE", "WARNING", "Code", "Severity", "define", "lookup", "resolve", "table"]

@@ -1,0 +1,267 @@
+"""Every environment variable that Magpie reads, with its type, its default and its documentation.
+
+A knob is a callable: ``knobs.cpu_threads()`` reads the environment at that moment, so nothing is frozen at import and
+tests may set a variable at any time.  A value that a knob does not allow raises ``KnobError`` naming the variable, the
+value and what is allowed.  No other file reads the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from magpie.errors import KnobError
+
+T = TypeVar("T")
+
+#: The checks of the sanitizer; ``overflow`` runs only when it is asked for by name.
+SANITIZE_CHECKS = ("race", "bounds", "uninit", "barrier", "divide", "overflow")
+SANITIZE_DEFAULT = ("race", "bounds", "uninit", "barrier", "divide")
+
+#: Names that stand for a backend id everywhere an id is taken.
+BACKEND_ALIASES = {"vulkan": "spv", "spirv": "spv", "metal": "msl", "cuda": "ptx", "webgpu": "wgsl"}
+
+
+class Knob(Generic[T]):
+    """One environment variable; calling it gives its value now."""
+
+    def __init__(
+        self, name: str, default: Callable[[], T], shown: str, allowed: str, parse: Callable[[str], T], doc: str
+    ) -> None:
+        self.name = name
+        self.default = default
+        self.default_text = shown
+        self.allowed = allowed
+        self.doc = doc
+        self._parse = parse
+        self._last: tuple[str, T] | None = None
+
+    def __call__(self) -> T:
+        """The value of the variable now, or the default when it is unset or empty."""
+        raw = os.environ.get(self.name)
+        if not raw:
+            return self.default()
+        last = self._last  # one read: another thread may replace the pair, never change it
+        if last is not None and last[0] == raw:
+            return last[1]
+        value = self.parse(raw)
+        self._last = (raw, value)
+        return value
+
+    def parse(self, raw: str) -> T:
+        """``raw`` as this knob's type; KnobError when it is not allowed."""
+        try:
+            return self._parse(raw.strip())
+        except ValueError as error:
+            detail = f" ({error})" if str(error) else ""
+            message = f"{self.name}={raw!r} is not allowed{detail}: it takes {self.allowed}. [MPG_ENV_1001]"
+        raise KnobError(message)
+
+    @property
+    def is_set(self) -> bool:
+        """True when the variable is in the environment and not empty."""
+        return bool(os.environ.get(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class KnobInfo:
+    """What ``describe`` tells about a knob; ``value`` is its text in the environment now, None when unset."""
+
+    name: str
+    allowed: str
+    default: str
+    doc: str
+    value: str | None
+
+
+_KNOBS: dict[str, Knob[object]] = {}
+
+
+def _knob(name: str, default: Callable[[], T], shown: str, allowed: str, parse: Callable[[str], T], doc: str) -> Knob[T]:
+    knob = Knob(name, default, shown, allowed, parse, doc)
+    _KNOBS[name] = knob  # type: ignore[assignment]  # Knob[T] is only ever read through this dict
+    return knob
+
+
+def _flag(name: str, default: bool, doc: str) -> Knob[bool]:
+    return _knob(name, lambda: default, "1" if default else "0", "0 or 1", _parse_flag, doc)
+
+
+def _parse_flag(raw: str) -> bool:
+    value = {"0": False, "false": False, "off": False, "no": False, "1": True, "true": True, "on": True, "yes": True}
+    try:
+        return value[raw.lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+def _parse_count(raw: str) -> int:
+    value = int(raw) if re.fullmatch(r"[0-9]+", raw) else 0
+    if not 1 <= value <= 4096:
+        raise ValueError
+    return value
+
+
+def _parse_gang(raw: str) -> int:
+    value = int(raw) if re.fullmatch(r"[0-9]+", raw) else 0
+    if value not in (4, 8, 16, 32, 64):
+        raise ValueError
+    return value
+
+
+def _parse_seed(raw: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", raw):
+        raise ValueError
+    return int(raw)
+
+
+def _parse_backend(raw: str) -> str:
+    name = raw.lower()
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError
+    return BACKEND_ALIASES.get(name, name)
+
+
+def _parse_device(raw: str) -> str:
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::([0-9]{1,4}))?", raw.lower())
+    if match is None:
+        raise ValueError
+    return f"{BACKEND_ALIASES.get(match[1], match[1])}:{int(match[2] or 0)}"
+
+
+def _parse_names(raw: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in raw.split(",") if part.strip())
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+            raise ValueError(f"{name!r} is not a stage name")
+    return names
+
+
+def parse_checks(raw: str) -> tuple[str, ...]:
+    """A comma list of sanitizer checks as a tuple in the table's order; ``1`` is the default set, ``0`` none."""
+    text = raw.strip().lower()
+    if text in ("0", "off", "false", "no", ""):
+        return ()
+    if text in ("1", "on", "true", "yes"):
+        return SANITIZE_DEFAULT
+    names = {part.strip() for part in text.split(",") if part.strip()}
+    if "all" in names:
+        return SANITIZE_CHECKS
+    unknown = sorted(names - set(SANITIZE_CHECKS))
+    if unknown:
+        raise ValueError(f"there is no check {unknown[0]!r}")
+    return tuple(check for check in SANITIZE_CHECKS if check in names)
+
+
+def _default_cache_dir() -> Path:
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~"
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "magpie"
+
+
+backend: Knob[str | None] = _knob(
+    "MAGPIE_BACKEND", lambda: None, "the best one available",
+    "a backend id or alias: spv (vulkan), msl (metal), ptx (cuda), hip, wgsl (webgpu), cpu, tgpu, interp, "
+    "or the id of an installed plug-in",
+    lambda raw: _parse_backend(raw) if raw else None,
+    "Forces one backend for every launch that does not name a device itself.",
+)  # fmt: skip
+
+device: Knob[str | None] = _knob(
+    "MAGPIE_DEVICE", lambda: None, "the first one of the backend",
+    "backend:index as `magpie devices` shows it, for example cpu:0 or cuda:1",
+    lambda raw: _parse_device(raw) if raw else None,
+    "Forces one device for every launch that does not name one itself; stronger than MAGPIE_BACKEND.",
+)  # fmt: skip
+
+cache = _flag("MAGPIE_CACHE", True, "Keeps compiled kernels on disk between processes; 0 compiles anew in each.")
+
+cache_dir: Knob[Path] = _knob(
+    "MAGPIE_CACHE_DIR", _default_cache_dir, "magpie/ in the user's cache folder",
+    "a folder; it is made when first needed",
+    lambda raw: Path(raw).expanduser(),
+    "Where compiled kernels are kept between processes.",
+)  # fmt: skip
+
+cpu_threads: Knob[int | None] = _knob(
+    "MAGPIE_CPU_THREADS", lambda: None, "the number of usable cores",
+    "a whole number from 1 to 4096",
+    lambda raw: _parse_count(raw) if raw else None,
+    "How many threads the cpu backend spreads workgroups over; 1 runs them in order on the calling thread.",
+)  # fmt: skip
+
+cpu_gang: Knob[int | None] = _knob(
+    "MAGPIE_CPU_GANG", lambda: None, "chosen per kernel",
+    "4, 8, 16, 32 or 64",
+    lambda raw: _parse_gang(raw) if raw else None,
+    "How many work-items the cpu backend runs as the lanes of one gang.",
+)  # fmt: skip
+
+sanitize: Knob[tuple[str, ...]] = _knob(
+    "MAGPIE_SANITIZE", lambda: (), "0",
+    f"0, 1, all, or a comma list of {', '.join(SANITIZE_CHECKS)}",
+    parse_checks,
+    "Runs every launch on the interpreter with the sanitizer and reports what it finds; 1 means "
+    f"{','.join(SANITIZE_DEFAULT)}.",
+)  # fmt: skip
+
+checked = _flag(
+    "MAGPIE_CHECKED", False,
+    "Compiles bounds, assert and division checks into every kernel, on any backend; off, they cost nothing.",
+)  # fmt: skip
+
+dump: Knob[tuple[str, ...]] = _knob(
+    "MAGPIE_DUMP", lambda: (), "nothing",
+    "a comma list of stage names (kir, llvm, asm, ptx, spv, wgsl, msl, ...) or all",
+    _parse_names,
+    "Prints these stages of every kernel that is compiled, to standard error or into MAGPIE_DUMP_DIR.",
+)  # fmt: skip
+
+dump_dir: Knob[Path | None] = _knob(
+    "MAGPIE_DUMP_DIR", lambda: None, "standard error",
+    "a folder; it is made when first needed",
+    lambda raw: Path(raw).expanduser() if raw else None,
+    "Where MAGPIE_DUMP writes, one file a kernel and stage.",
+)  # fmt: skip
+
+debug = _flag(
+    "MAGPIE_DEBUG", False,
+    "For work on Magpie itself: verifies the IR after every pass and keeps internal frames in tracebacks.",
+)  # fmt: skip
+
+test_all = _flag("MAGPIE_TEST_ALL", False, "Makes the conformance suite and the fuzz run at full size (`make test-all`).")
+
+test_seed: Knob[int] = _knob(
+    "MAGPIE_TEST_SEED", lambda: 0, "0",
+    "a whole number below 10^18",
+    _parse_seed,
+    "The seed of the differential fuzz; a failure prints the one it ran with.",
+)  # fmt: skip
+
+
+def describe() -> list[KnobInfo]:
+    """Every knob with its documentation and what the environment says now, in the order of this file."""
+    return [
+        KnobInfo(knob.name, knob.allowed, knob.default_text, knob.doc, os.environ.get(knob.name) or None)
+        for knob in _KNOBS.values()
+    ]
+
+
+def unknown_variables() -> list[tuple[str, str | None]]:
+    """``MAGPIE_*`` variables that no knob reads, each with the nearest knob's name: most often a spelling mistake."""
+    found = []
+    for name in sorted(os.environ):
+        if name.startswith("MAGPIE_") and name not in _KNOBS:
+            near = difflib.get_close_matches(name, _KNOBS, n=1, cutoff=0.6)
+            found.append((name, near[0] if near else None))
+    return found
