@@ -1,0 +1,1 @@
+"""Targets: one folder each, plus what several of them share."""

@@ -1,0 +1,1 @@
+"""The CPU target: SPMD on SIMD, compiled in process by LLVM."""

@@ -1,0 +1,1 @@
+"""What the LLVM targets (cpu, ptx, hip) share."""
