@@ -1,4 +1,35 @@
+"""MPG_ENV: environment variables, caches and the installation."""
+
 from __future__ import annotations
 
 from magpie.diagnostics.table import ERROR, WARNING
 from magpie.diagnostics.table import define as _d
+
+_d("MPG_ENV_1001", ERROR, "Invalid value of an environment variable", """
+    A MAGPIE_* variable has a value that it does not allow; the message says which ones it does. docs/KNOBS.md lists
+    all variables.
+
+    wrong:  MAGPIE_CPU_GANG=12
+    right:  MAGPIE_CPU_GANG=16
+    """)
+_d("MPG_ENV_1002", WARNING, "Unknown environment variable", """
+    A variable starts with MAGPIE_ and nothing reads it: most often its name is misspelt.
+
+    wrong:  MAGPIE_CPU_THREAD=4
+    right:  MAGPIE_CPU_THREADS=4
+    """)
+_d("MPG_ENV_1003", WARNING, "Cache not usable", """
+    The cache folder cannot be made, read or written, so kernels are compiled anew in each process. Set
+    MAGPIE_CACHE_DIR to a folder that can be written, or MAGPIE_CACHE=0 to do without.
+    """)
+_d("MPG_ENV_1004", WARNING, "Damaged cache entry", """
+    An entry of the cache could not be read back, and was made again. If this happens often, the disk is full or
+    failing.
+    """)
+_d("MPG_ENV_1005", WARNING, "Backend plug-in failed to load", """
+    An installed backend raised an error when it was loaded, and is left out. `magpie devices` shows the reason.
+    Install it again, or remove it.
+    """)
+_d("MPG_ENV_1006", WARNING, "Unknown stage in MAGPIE_DUMP", """
+    No backend in use has a stage of this name, so nothing is printed for it. kernel.stages() lists the names.
+    """)

@@ -1,4 +1,110 @@
+"""MPG_SAN: what the sanitizer and checked mode find while a kernel runs."""
+
 from __future__ import annotations
 
 from magpie.diagnostics.table import ERROR, WARNING
 from magpie.diagnostics.table import define as _d
+
+_d("MPG_SAN_1001", ERROR, "Data race in global memory", """
+    Two work-items access one element of a buffer, one of them writes, not both are atomic, and nothing orders them.
+    What they leave there depends on the device and the day. Use an atomic, or give each work-item its own element;
+    workgroups are ordered only by the end of the kernel, or by fences and atomics.
+
+    wrong:  total[0] += x[i]
+    right:  mp.atomic_add(total, 0, x[i])
+    """)
+_d("MPG_SAN_1002", ERROR, "Data race in shared memory", """
+    Two work-items of a workgroup access one element of a shared array, one of them writes, and no barrier lies between
+    the two. Most often a barrier is missing before a read or before the next write.
+
+    wrong:  s[t] = x[i]
+            y[i] = s[t ^ 1]
+    right:  s[t] = x[i]
+            mp.barrier()
+            y[i] = s[t ^ 1]
+    """)
+_d("MPG_SAN_1003", ERROR, "Out-of-bounds read", """
+    A work-item reads outside of an array; a negative index is outside too. Most often the last workgroup is
+    not guarded.
+
+    wrong:  v = x[i]
+    right:  if i < x.shape[0]:
+                v = x[i]
+    """)
+_d("MPG_SAN_1004", ERROR, "Out-of-bounds write", """
+    A work-item writes outside of an array, and would change memory of something else.
+
+    wrong:  y[i + 1] = v
+    right:  if i + 1 < y.shape[0]:
+                y[i + 1] = v
+    """)
+_d("MPG_SAN_1005", ERROR, "Read of uninitialised shared or local memory", """
+    An element of a shared array is read that no work-item of the workgroup has written. Its value is whatever the
+    last kernel left there. Fill the array first, also where the guard of the load is false.
+
+    wrong:  if i < n: s[t] = x[i]
+            mp.barrier()
+            v = s[t]
+    right:  s[t] = x[i] if i < n else 0.0
+            mp.barrier()
+            v = s[t]
+    """)
+_d("MPG_SAN_1006", ERROR, "Divergent barrier", """
+    Some work-items of a workgroup reached this barrier, and others ended or went another way. A GPU hangs here, or goes
+    on with wrong values. Move the barrier to where all pass.
+
+    wrong:  if flag[0] == t:
+                mp.barrier()
+    right:  mp.barrier()                               # outside of the branch
+    """)
+_d("MPG_SAN_1007", WARNING, "Signed integer overflow", """
+    The exact result does not fit the type, and wrapped. Unsigned types wrap on purpose and are not reported. Reported
+    only when the check `overflow` is asked for.
+
+    wrong:  k = i * i                                  # i32, and i is 50,000
+    right:  k = mp.i64(i) * i
+    """)
+_d("MPG_SAN_1008", WARNING, "Integer division by zero", """
+    The divisor is 0. The result is 0 in a kernel, on every device, but seldom what was meant.
+
+    wrong:  mean = total // count
+    right:  mean = total // count if count > 0 else 0
+    """)
+_d("MPG_SAN_1009", WARNING, "Shift count out of range", """
+    The count is negative, or not below the width of the type; it is taken modulo the width.
+
+    wrong:  mask = 1 << lane                           # i32, and lane goes to 63
+    right:  mask = mp.u64(1) << lane
+    """)
+_d("MPG_SAN_1010", ERROR, "Shuffle from an inactive lane", """
+    A subgroup shuffle or broadcast reads the value of a lane that does not take part: it is masked off or past the end of the
+    subgroup. The value is unspecified.
+
+    wrong:  if lane < 16:
+                v = mp.subgroup.shuffle(v, lane + 16)
+    right:  v = mp.subgroup.shuffle(v, (lane + 16) % 32)   # outside of the branch
+    """)
+_d("MPG_SAN_1011", ERROR, "Assertion failed", """
+    An `assert` of the kernel does not hold for this work-item. Asserts run in checked mode and under the sanitizer,
+    and cost nothing otherwise.
+    """)
+_d("MPG_SAN_1012", ERROR, "No forward progress", """
+    A loop made a trip in which nothing changed that could end it: it waits for a work-item that cannot run. Within a
+    workgroup there is progress only at barriers, and a workgroup may wait only for one with a lower id.
+
+    wrong:  while mp.atomic_cas(lock, 0, 0, 1) != 0: pass      # by every work-item of a group
+    right:  one work-item of a group takes the lock, between barriers
+    """)
+_d("MPG_SAN_1013", ERROR, "Condition asserted as uniform is not", """
+    mp.uniform(cond) promises one value for the whole workgroup, and the work-items have different ones.
+
+    wrong:  if mp.uniform(x[i] > 0.0): ...
+    right:  if mp.uniform(x[0] > 0.0): ...
+    """)
+_d("MPG_SAN_1014", ERROR, "Barrier count differs between work-items", """
+    The work-items of a workgroup wait at different barriers: a loop around a barrier makes another number of trips for
+    some. Give the loop bounds that do not depend on the work-item.
+
+    wrong:  for k in range(t): mp.barrier()
+    right:  for k in range(mp.workgroup_size(0)): mp.barrier()
+    """)
