@@ -83,7 +83,9 @@ class KnobInfo:
 _KNOBS: dict[str, Knob[object]] = {}
 
 
-def _knob(name: str, default: Callable[[], T], shown: str, allowed: str, parse: Callable[[str], T], doc: str) -> Knob[T]:
+def _knob(
+    name: str, default: Callable[[], T], shown: str, allowed: str, parse: Callable[[str], T], doc: str
+) -> Knob[T]:
     knob = Knob(name, default, shown, allowed, parse, doc)
     _KNOBS[name] = knob  # type: ignore[assignment]  # Knob[T] is only ever read through this dict
     return knob
@@ -239,7 +241,9 @@ debug = _flag(
     "For work on Magpie itself: verifies the IR after every pass and keeps internal frames in tracebacks.",
 )  # fmt: skip
 
-test_all = _flag("MAGPIE_TEST_ALL", False, "Makes the conformance suite and the fuzz run at full size (`make test-all`).")
+test_all = _flag(
+    "MAGPIE_TEST_ALL", False, "Makes the conformance suite and the fuzz run at full size (`make test-all`)."
+)
 
 test_seed: Knob[int] = _knob(
     "MAGPIE_TEST_SEED", lambda: 0, "0",

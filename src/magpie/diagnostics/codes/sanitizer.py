@@ -77,8 +77,8 @@ _d("MPG_SAN_1009", WARNING, "Shift count out of range", """
     right:  mask = mp.u64(1) << lane
     """)
 _d("MPG_SAN_1010", ERROR, "Shuffle from an inactive lane", """
-    A subgroup shuffle or broadcast reads the value of a lane that does not take part: it is masked off or past the end of the
-    subgroup. The value is unspecified.
+    A subgroup shuffle or broadcast reads the value of a lane that does not take part: it is masked off or past the end
+    of the subgroup. The value is unspecified.
 
     wrong:  if lane < 16:
                 v = mp.subgroup.shuffle(v, lane + 16)

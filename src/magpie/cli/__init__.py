@@ -1,0 +1,22 @@
+"""The command line: ``magpie run | check | devices | explain | knobs | version``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the script ``magpie`` and of ``python -m magpie``."""
+    match sys.argv[1:]:
+        case ["explain", code] if not code.startswith("-"):
+            # Asked in the middle of an edit: answered without loading typer, which takes three times as long.
+            from magpie.cli.explain import explain_command
+
+            sys.exit(explain_command(code))
+        case _:
+            from magpie.cli.app import app
+
+            app(prog_name="magpie")
+
+
+__all__ = ["main"]

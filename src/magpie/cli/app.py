@@ -1,0 +1,118 @@
+"""The commands and their options; what they do is in the module of each, loaded only when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Magpie: one compute kernel, written once in Python, for many GPUs and a vectorised CPU.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_File = Annotated[Path, typer.Argument(help="A Python file with kernels.", exists=True, dir_okay=False, readable=True)]
+_Backend = Annotated[
+    str | None,
+    typer.Option("--backend", "-b", metavar="ID", help="Run on this backend: cpu, cuda, hip, vulkan, interp, ..."),
+]
+_Device = Annotated[
+    str | None, typer.Option("--device", "-d", metavar="NAME", help="Run on this device, as `magpie devices` names it.")
+]
+_Args = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Passed to the file as sys.argv[1:].")]
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def run(file: _File, args: _Args = None, backend: _Backend = None, device: _Device = None) -> None:
+    """Run a Python file as a program, its launches on the chosen backend or device.
+
+    Options of magpie stand before FILE; what follows FILE goes to the program.
+    """
+    from magpie.cli.program import run_command
+
+    raise typer.Exit(run_command(file, args or [], backend, device))
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def check(
+    file: _File,
+    args: _Args = None,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", "-s", help="Run the file's main with every launch under the sanitizer.")
+    ] = False,
+    checks: Annotated[
+        str | None,
+        typer.Option(
+            "--checks",
+            metavar="LIST",
+            help="With --sanitize: a comma list of race, bounds, uninit, barrier, divide, overflow, or all. "
+            "The default is all but overflow.",
+        ),
+    ] = None,
+) -> None:
+    """Compile every kernel of a file and show what is wrong, without running anything.
+
+    The file is imported (not as __main__), and every kernel in it whose parameters are annotated is compiled.  With
+    --sanitize the file is run instead, and data races, out-of-bounds accesses, uninitialised shared reads, divergent
+    barriers and divisions by zero are reported with their lines.  The exit status is 1 if there is any error or report.
+    """
+    from magpie.cli.check import check_command, sanitize_command
+
+    if checks is not None and not sanitize:
+        raise typer.BadParameter("needs --sanitize", param_hint="--checks")
+    if args and not sanitize:
+        raise typer.BadParameter("arguments for the program need --sanitize", param_hint="ARGS")
+    if sanitize:
+        raise typer.Exit(sanitize_command(file, args or [], checks))
+    raise typer.Exit(check_command(file))
+
+
+@app.command()
+def devices(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+) -> None:
+    """List the devices of this machine, the best one first, and the backends that have none."""
+    from magpie.cli.devices import devices_command
+
+    raise typer.Exit(devices_command(json))
+
+
+@app.command()
+def explain(
+    code: Annotated[str | None, typer.Argument(metavar="CODE", help="For example MPG_PY_1004, or MPG1103.")] = None,
+    list_: Annotated[bool, typer.Option("--list", "-l", help="List all codes with their titles.")] = False,
+) -> None:
+    """Explain a diagnostic code, with an example of wrong and right code."""
+    from magpie.cli.explain import explain_command, list_command
+
+    if list_:
+        raise typer.Exit(list_command())
+    if code is None:
+        raise typer.BadParameter("give a code, or --list", param_hint="CODE")
+    raise typer.Exit(explain_command(code))
+
+
+@app.command()
+def knobs() -> None:
+    """List the environment variables that Magpie reads, with their defaults and what they are set to."""
+    from magpie import knobs as all_knobs
+
+    for knob in all_knobs.describe():
+        now = f"   (now {knob.value})" if knob.value is not None else ""
+        typer.echo(f"{knob.name}{now}\n    {knob.doc}\n    takes {knob.allowed}; default: {knob.default}")
+    for name, near in all_knobs.unknown_variables():
+        meant = f"; did you mean {near}?" if near else ""
+        typer.echo(f"warning[MPG_ENV_1002]: nothing reads {name}{meant}", err=True)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from magpie import __version__
+
+    typer.echo(f"magpie {__version__}")
