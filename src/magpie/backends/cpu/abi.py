@@ -1,0 +1,127 @@
+"""What a compiled cpu kernel and its driver agree on: the launch block, the arena, the records.
+
+Entry point
+    ``void kernel_range(ptr args, i64 wg_begin, i64 wg_end, ptr arena)`` runs the workgroups with linear numbers
+    ``wg_begin <= w < wg_end`` (x fastest) on the calling thread. `Artifact.info["entry"]` is its name.
+
+Launch block (`args`), 8-byte words, 8-byte aligned
+    The parameters at their layout offsets (rule WORD8), then from byte ``layout.size`` on, in words:
+
+    ==========  ================================================================================================
+    0, 1, 2     num_workgroups x, y, z (each at least 1; fewer than 2**48 work-items along each dimension)
+    3, 4, 5     workgroup_size x, y, z
+    6 ...       for every *dynamic* shared array in layout order, its extents in order, each evaluated on the host
+    last        address of the record buffer; there only if ``info["records"]`` is true
+    ==========  ================================================================================================
+
+Arena
+    One block of `arena_bytes(info, block, extents)` bytes for each thread, aligned to `ARENA_ALIGN`, content arbitrary.
+    No initialisation is needed between launches.
+
+Records
+    What `assert`, `print` and checked mode report. The buffer is `RECORD_HEADER` words, then records of
+    ``RECORD_WORDS + n`` words: see `read_records`. The driver clears the header before a launch (`clear_records`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magpie.ir.layout import KernelLayout
+
+__all__ = [
+    "ARENA_ALIGN",
+    "BLOCK_WORD",
+    "ENTRY",
+    "EXTENT_WORD",
+    "GRID_WORD",
+    "RECORD_HEADER",
+    "RECORD_WORDS",
+    "Record",
+    "arena_bytes",
+    "clear_records",
+    "dynamic_extents",
+    "launch_block_size",
+    "read_records",
+]
+
+ENTRY = "kernel_range"
+GRID_WORD = 0
+BLOCK_WORD = 3
+EXTENT_WORD = 6
+ARENA_ALIGN = 64
+
+# Header words of the record buffer: capacity in words after the header, words used (may exceed the capacity: those
+# records were dropped), and two reserved.
+RECORD_HEADER = 4
+# Words of a record before its values: site number | (value words << 32), linear workgroup, linear local id.
+RECORD_WORDS = 3
+
+
+def dynamic_extents(layout: KernelLayout) -> int:
+    """How many extent words the launch block holds."""
+    return sum(len(s.extents) for s in layout.shared if s.dynamic)
+
+
+def launch_block_size(layout: KernelLayout, info: dict[str, Any]) -> int:
+    """Bytes of the launch block."""
+    return layout.size + 8 * (EXTENT_WORD + dynamic_extents(layout) + bool(info.get("records")))
+
+
+def _round(size: int) -> int:
+    return (size + ARENA_ALIGN - 1) // ARENA_ALIGN * ARENA_ALIGN
+
+
+def arena_bytes(info: dict[str, Any], block: tuple[int, int, int], extents: Sequence[int] = ()) -> int:
+    """Bytes of arena that one thread needs for workgroups of size ``block``.
+
+    ``extents`` are the extent words of the launch block. ``info["arena"]`` holds: fixed (bytes), per_gang (bytes for
+    each gang), rows (true if gangs do not cross rows of x) and dynamic ((itemsize, rank) of each dynamic array).
+    """
+    arena, width = info["arena"], info["gang"]
+    x, y, z = block
+    gangs = -(-x // width) * y * z if arena["rows"] else -(-x * y * z // width)
+    total, at = int(arena["fixed"]) + int(arena["per_gang"]) * gangs, 0
+    for itemsize, rank in arena["dynamic"]:
+        size = int(itemsize)
+        for n in extents[at : at + rank]:
+            size *= n
+        at += rank
+        total += _round(size)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One report: `site` is an index into ``info["sites"]``; `values` are raw 64-bit words (floats as f64 bits)."""
+
+    site: int
+    workgroup: int
+    local_id: int
+    values: tuple[int, ...]
+
+
+def clear_records(buffer: Any, nbytes: int) -> None:
+    """Write an empty header into a writable ``buffer`` of ``nbytes``."""
+    struct.pack_into("<4Q", buffer, 0, nbytes // 8 - RECORD_HEADER, 0, 0, 0)
+
+
+def read_records(buffer: Any) -> tuple[list[Record], bool]:
+    """The records in the order in which they were written, and whether some did not fit."""
+    return list(_records(buffer)), struct.unpack_from("<2Q", buffer, 0)[1] > struct.unpack_from("<Q", buffer, 0)[0]
+
+
+def _records(buffer: Any) -> Iterator[Record]:
+    capacity, used = struct.unpack_from("<2Q", buffer, 0)
+    at, end = RECORD_HEADER, RECORD_HEADER + min(capacity, used)
+    while at + RECORD_WORDS <= end:
+        head, workgroup, local_id = struct.unpack_from("<3Q", buffer, 8 * at)
+        count = head >> 32
+        at += RECORD_WORDS
+        if head == 0 or at + count > end:
+            return  # a record that did not fit: its head was never written
+        yield Record((head & 0xFFFFFFFF) - 1, workgroup, local_id, struct.unpack_from(f"<{count}Q", buffer, 8 * at))
+        at += count
