@@ -1,0 +1,91 @@
+"""The interface of a backend, and what a backend gives: an artifact."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from magpie.diagnostics import Diagnostic
+from magpie.ir.layout import KernelLayout
+from magpie.ir.nodes import Kernel
+
+__all__ = ["Artifact", "Backend", "Manifest", "Options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a target can do: capability names (as in the op table and `requires=`) and limits."""
+
+    id: str
+    capabilities: frozenset[str]
+    max_workgroup_size: int
+    max_shared_bytes: int
+    max_buffers: int = 1 << 16
+    flushes_denormals: bool = False
+    # Bytes of alignment that the "aligned" launch fact promises on this target.
+    alignment: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an artifact depends on besides the kernel. Part of every cache key, so plain values only."""
+
+    arch: str = ""
+    opt_level: int = 2
+    checked: bool = False
+    gang: int = 0  # cpu: work-items per gang, 0 = chosen per kernel
+    subgroup_size: int = 0  # 0 = the target's own
+
+
+@dataclass(slots=True)
+class Artifact:
+    """A compiled kernel: `blob` (what the driver loads), readable `text`, and the layout to launch it by.
+
+    `payload` is an object that only means something in this process (the interpreter keeps the kernel itself there).
+    `info` is plain data of the backend's own (entry symbol, gang width, ...), stored with the blob.
+    """
+
+    backend: str
+    kernel: str
+    blob: bytes
+    layout: KernelLayout
+    extension: str
+    text: str = ""
+    info: dict[str, Any] = field(default_factory=dict)
+    payload: Any = None
+
+    def save(self, path: str) -> None:
+        """Write `blob` to ``path``."""
+        with open(path, "wb") as f:
+            f.write(self.blob)
+
+
+class Backend(ABC):
+    """One target. Found by entry point group `magpie.backends`; has no state that depends on a launch."""
+
+    id: str
+    extension: str
+    manifest: Manifest
+
+    @abstractmethod
+    def validate(self, kernel: Kernel) -> list[Diagnostic]:
+        """What this target cannot do in ``kernel``; a list with an error stops compilation."""
+
+    @abstractmethod
+    def layout(self, kernel: Kernel) -> KernelLayout:
+        """The argument layout of ``kernel`` on this target."""
+
+    @abstractmethod
+    def emit(self, kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
+        """Compile. The kernel is not changed. Raises CompileError."""
+
+    @property
+    @abstractmethod
+    def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
+        """Ordered, named views of the pipeline: stage name -> text of ``kernel`` after that stage (MAGPIE_DUMP, inspect)."""
+
+    def cache_key(self, options: Options) -> str:
+        """What of the machine the artifact depends on (host CPU, toolchain version), as text."""
+        return ""

@@ -1,0 +1,1 @@
+"""Frontends: what turns source into Kernel IR."""

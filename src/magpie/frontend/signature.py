@@ -1,0 +1,42 @@
+"""What a frontend specialises a kernel on: one descriptor per parameter. Hashable, part of cache keys."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from magpie.dtypes import DType, Type
+
+__all__ = ["Arg", "ArrayArg", "ConstArg", "ScalarArg", "WeakArg"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArg:
+    """An array of elements of ``type`` with ``rank`` dimensions (0 to 4)."""
+
+    type: Type
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArg:
+    """A value of a declared type: annotation, NumPy scalar or struct value."""
+
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class WeakArg:
+    """A Python scalar for a parameter without annotation: ``"int"``, ``"float"`` or ``"bool"``; takes the type it meets."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstArg:
+    """A compile-time value (`mp.constexpr` parameter): number, bool, str, dtype, tuple of these, or function."""
+
+    value: Hashable | DType
+
+
+Arg = ArrayArg | ScalarArg | WeakArg | ConstArg

@@ -1,0 +1,88 @@
+"""Expands ops that are one row for the sake of analysis into simpler ones: `trip_count`, and quotients of global_id."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from magpie.dtypes import index
+from magpie.ir.nodes import Kernel, Node
+from magpie.passes.rewrite import Rewriter
+
+__all__ = ["expand"]
+
+
+def _constant(node: Node) -> int | None:
+    return node.attrs["value"] if node.op == "const" else None
+
+
+class _Expander(Rewriter):
+    def __init__(self, workgroup: tuple[int, int, int] | None) -> None:
+        super().__init__({"trip_count": _trip_count})
+        self.workgroup = workgroup
+        for op in ("floordiv", "tdiv", "mod", "trem", "shr", "and"):
+            self.handlers[op] = _quotient
+        # the node that a value was made from, to look through rewritten operands
+        self.handlers["cast"] = _cast
+
+
+def _trip_count(rw: Rewriter, node: Node) -> Node | None:
+    """Trips of range(start, stop, step) as 64-bit arithmetic that cannot overflow, saturated at 2**63 - 1."""
+    b = rw.out
+    start, stop, step = (rw.value(a) for a in node.args)
+    zero, one = b.const(0, index), b.const(1, index)
+    known = _constant(step)
+    if known is None:  # run-time step: a negative one counts the mirrored range
+        down = b.emit("lt", step, zero)
+        start, stop = b.select(down, stop, start), b.select(down, start, stop)
+        step = b.emit("abs", step)
+    elif known < 0:
+        start, stop = stop, start
+        step = b.const(min(-known, index.max), index)
+    any_trip = b.emit("gt", stop, start)
+    distance = b.emit("sub", stop, start)
+    lowest = _constant(start)
+    if lowest is None or lowest < 0:  # otherwise the difference fits
+        distance = b.select(b.emit("lt", distance, zero), b.const(index.max, index), distance)
+    if known not in (1, -1):
+        distance = b.emit("add", b.emit("tdiv", b.emit("sub", distance, one), step), one)
+        if known is None:
+            any_trip = b.emit("and", any_trip, b.emit("ne", step, zero))
+    return b.select(any_trip, distance, zero)
+
+
+def _quotient(rw: Rewriter, node: Node) -> Node | None:
+    """global_id // workgroup_size is workgroup_id, and global_id % workgroup_size is thread_id (RULES 5)."""
+    assert isinstance(rw, _Expander)
+    numerator, by = rw.value(node.args[0]), rw.value(node.args[1])
+    if numerator.op == "global_id" and numerator.type is index:
+        dim = numerator.attrs["dim"]
+        size = rw.workgroup[dim] if rw.workgroup else 0
+        c = _constant(by)
+        whole = (by.op == "workgroup_size" and by.attrs["dim"] == dim) or (size > 0 and c == size)
+        power = size > 0 and size & (size - 1) == 0
+        quotient = (node.op in ("floordiv", "tdiv") and whole) or (
+            node.op == "shr" and power and c == size.bit_length() - 1
+        )
+        rest = (node.op in ("mod", "trem") and whole) or (node.op == "and" and power and c == size - 1)
+        if quotient or rest:
+            return rw.out.emit("workgroup_id" if quotient else "thread_id", dim=dim)
+    return rw.keep(node)
+
+
+def _cast(rw: Rewriter, node: Node) -> Node | None:
+    # index and i64 are the same 64 bits: a cast between them hides a global_id from the rule above
+    source = rw.value(node.args[0])
+    if (
+        source.op == "cast"
+        and node.type is index
+        and source.dtype.bits == 64
+        and source.args[0].type is index
+        and source.dtype.kind == "int"
+    ):
+        return source.args[0]
+    return rw.keep(node)
+
+
+def expand(kernel: Kernel) -> Kernel:
+    """``kernel`` without `trip_count`, and with quotients of global_id by the workgroup size resolved."""
+    return replace(kernel, body=_Expander(kernel.workgroup).region(kernel.body))
