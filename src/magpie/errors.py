@@ -37,17 +37,17 @@ class GpuErrorKind(enum.IntEnum):
 
 
 _ADVICE: dict[GpuErrorKind, str] = {
-    GpuErrorKind.DeviceLost: "the device is gone for this process; restart it, and look in the driver's log for a fault",
+    GpuErrorKind.DeviceLost: "the device is gone for this process: restart it, and look in the driver's log",
     GpuErrorKind.OutOfMemory: "free arrays that are no longer used, or run the work in smaller pieces",
     GpuErrorKind.LaunchFailed: "run the kernel once with MAGPIE_SANITIZE=1 to find out-of-bounds accesses and races",
-    GpuErrorKind.InvalidKernel: "compile the kernel again for this device; a bundle may be damaged or from another version",
+    GpuErrorKind.InvalidKernel: "compile the kernel again for this device: a bundle may be damaged or too old",
     GpuErrorKind.BackendUnavailable: "`magpie devices` lists what this machine has and why the rest is missing",
     GpuErrorKind.BufferError: "check that the array is alive, large enough and on the device that the call names",
     GpuErrorKind.TimeoutExpired: "wait longer, or look for a loop in the kernel that never ends",
     GpuErrorKind.Unsupported: "`magpie devices` shows what each device can do; choose another one or another operation",
     GpuErrorKind.CompilationFailed: "the driver refused generated code: please report it with the MAGPIE_DUMP output",
     GpuErrorKind.DriverError: "the code is the driver's own; its manual names it",
-    GpuErrorKind.ResourceExhausted: "use a smaller workgroup, less shared memory or fewer arrays; `magpie devices` has limits",
+    GpuErrorKind.ResourceExhausted: "use a smaller workgroup, less shared memory or fewer arrays",
     GpuErrorKind.ValidationFailed: "correct the argument that the message names",
 }
 

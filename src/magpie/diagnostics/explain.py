@@ -9,7 +9,7 @@ from magpie.diagnostics.table import Code, resolve, table
 from magpie.errors import MagpieError
 
 
-class UnknownCode(MagpieError, LookupError):  # noqa: N818 -- an answer to a question, named after what is wrong with it
+class UnknownCode(MagpieError, LookupError):
     """There is no code of this name; ``suggestions`` are the nearest ones, best first."""
 
     def __init__(self, name: str, suggestions: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ _d("MPG_CORE_1100", ERROR, "Heap allocation in gpu fn", """
     right:  parts = mp.local(3, mp.f32)
     """)
 _d("MPG_CORE_1101", ERROR, "ARC operation in gpu fn", """
-    Reference counting and ownership changes (retain, release, share, clone) work on heap objects, and a kernel has none.
+    Reference counting and ownership changes (retain, release, share, clone) work on heap objects; a kernel has none.
     Pass plain values, value structs and buffers to a kernel, and do the sharing on the host.
 
     wrong:  %s: shared TPoint = share { v=%p }         ; inside a gpu fn

@@ -23,13 +23,16 @@ _d("MPG_ENV_1003", WARNING, "Cache not usable", """
     MAGPIE_CACHE_DIR to a folder that can be written, or MAGPIE_CACHE=0 to do without.
     """)
 _d("MPG_ENV_1004", WARNING, "Damaged cache entry", """
-    An entry of the cache could not be read back, and was made again. If this happens often, the disk is full or
-    failing.
+    An entry of the cache could not be read back, and was made again: nothing is lost but the time.
+    If this happens often, the disk is full or failing. MAGPIE_CACHE_DIR chooses another place.
     """)
 _d("MPG_ENV_1005", WARNING, "Backend plug-in failed to load", """
     An installed backend raised an error when it was loaded, and is left out. `magpie devices` shows the reason.
     Install it again, or remove it.
     """)
 _d("MPG_ENV_1006", WARNING, "Unknown stage in MAGPIE_DUMP", """
-    No backend in use has a stage of this name, so nothing is printed for it. kernel.stages() lists the names.
+    No backend in use has a stage of this name, so nothing is printed for it. The message lists the names.
+
+    wrong:  MAGPIE_DUMP=llir
+    right:  MAGPIE_DUMP=llvm
     """)

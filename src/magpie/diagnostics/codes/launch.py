@@ -95,6 +95,9 @@ _d("MPG_LAUNCH_1014", ERROR, "Scalar out of range", """
     """)
 _d("MPG_LAUNCH_1015", ERROR, "Array was freed", """
     The mp array was freed before the launch, or its device is closed. Keep a reference until the work is done.
+
+    wrong:  x = mp.zeros(n, mp.f32); x.free(); k[grid, 256](x)
+    right:  x = mp.zeros(n, mp.f32); k[grid, 256](x); x.free()
     """)
 _d("MPG_LAUNCH_1016", ERROR, "Unknown device", """
     There is no device of this name here. `magpie devices` lists them; a name is backend:index, and the index may be

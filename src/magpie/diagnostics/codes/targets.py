@@ -1,4 +1,4 @@
-"""MPG_SPV, MSL, PTX, HIP, WGSL, TGPU, MLX, PROF: what one target or one library refuses (specification, 13.3 to 13.9)."""
+"""MPG_SPV, MSL, PTX, HIP, WGSL, MLX, PROF: what one target or library refuses (specification, 13.3 to 13.9)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from magpie.diagnostics.table import define as _d
 
 _d("MPG_SPV_2001", ERROR, "Shared memory exceeds device limit", """
     The shared arrays of the kernel together are larger than what a Vulkan device gives a workgroup: 48 KB, unless
-    the device says more. Use a smaller tile, a narrower type, or let two arrays be one where their lives do not overlap.
+    the device says more. Use a smaller tile or a narrower type, or let two arrays share one where their lives do not
+    overlap.
 
     wrong:  tile = mp.shared((128, 128), mp.f32)       # 64 KB
     right:  tile = mp.shared((64, 64), mp.f32)         # 16 KB
@@ -133,18 +134,23 @@ _d("MPG_MLX_1003", ERROR, "Shape mismatch in MLX operation", """
     right:  (2, 3) by (3, 5)
     """)
 _d("MPG_MLX_1004", WARNING, "MLX operation on CPU (no GPU acceleration)", """
-    The operation runs, but on the CPU: this machine has no GPU that MLX can use. Nothing is wrong with the program.
+    The operation runs, but on the CPU: this machine has no GPU that MLX can use. Nothing is wrong with the program;
+    it is slower than it would be on Apple Silicon, or with MLX's CUDA build on an NVIDIA GPU.
+    The warning is given once in a process.
     """)
 _d("MPG_PROF_1001", WARNING, "Vendor counters not available on this backend", """
     The profiler gives times, but no hardware counters here: the backend has none, or they need rights that the
-    process does not have.
+    process does not have (NVIDIA's counters are for administrators unless the driver is told otherwise).
+    Ask for times only to be rid of the warning.
     """)
 _d("MPG_PROF_1002", ERROR, "Profiling session already active", """
-    One session runs at a time. End the first one before the next begins.
+    One session runs at a time. End the first one before the next begins; sessions can follow one another.
 
     wrong:  two gpu.profile.@session_begin in a row
     right:  @session_begin ... @session_end, then @session_begin
     """)
 _d("MPG_PROF_1003", WARNING, "Counter not supported on this device", """
     The device does not have the counter that was asked for; the others are recorded.
+    The message lists the counters that the device has. Their names are the vendor's own, so a program that is to run
+    on several vendors' devices asks for times only.
     """)

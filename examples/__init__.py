@@ -1,0 +1,1 @@
+"""Programs that show what Magpie does; `make demo` runs ``examples.demo``."""
