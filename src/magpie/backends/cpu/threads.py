@@ -1,0 +1,255 @@
+"""Running one CPU launch: on how many threads, from which pool, and how Ctrl-C gets through.
+
+Threads come from libgomp, where it is found: a parallel region costs about a microsecond, and the whole launch is one
+native call. Elsewhere, and in a forked child (libgomp's threads do not survive a fork; waiting for them would hang),
+they come from a small pool of Python threads, whose native calls run without the GIL.
+
+A native call cannot be interrupted, so the entry returns after a time slice (tens of milliseconds) and is called again;
+Python handles signals in between. A single workgroup that runs longer polls the block's cancel flag in its loops, and a
+watchdog thread, woken by the signal itself, sets that flag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from magpie.backends.cpu.launch_block import LaunchBlock, Status
+
+__all__ = ["Cancelled", "Entry", "default_threads", "make_entry", "openmp_parallel", "pick_chunk", "run"]
+
+Entry = Callable[[int], int]
+"""A native function from a block's address to a `Status`."""
+
+_prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+_INTERRUPT = 2  # the reason that the watchdog gives
+
+
+class Cancelled(Exception):
+    """A launch was stopped by `LaunchBlock.cancel` before all of its workgroups had run."""
+
+
+def make_entry(address: int) -> Entry:
+    """A callable for the entry or the worker at an address. It releases the GIL; the caller keeps the code mapped."""
+    return _prototype(address)
+
+
+@functools.cache
+def default_threads() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return max(1, os.cpu_count() or 1)
+
+
+def pick_chunk(total: int, threads: int) -> int:
+    """Workgroups to take at a time: about 16 takes a thread.
+
+    Enough for balance when workgroups differ, and few enough that the shared counter does not matter (measured: one
+    workgroup at a time costs small ones twice their time).
+    """
+    return max(1, total // (threads * 16))
+
+
+@functools.cache
+def _openmp() -> int:
+    # libgomp only: libomp and the others offer GOMP_parallel too, but some abort when two OpenMP runtimes meet.
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            function = ctypes.CDLL("libgomp.so.1").GOMP_parallel
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0
+
+
+_forked = False
+
+
+def openmp_parallel() -> int:
+    """The address of GOMP_parallel for `LaunchBlock.fill`, or 0 where Python's pool has to do."""
+    return 0 if _forked else _openmp()
+
+
+class _Slice:
+    """One time slice of a launch on Python's pool.
+
+    Nobody waits for a thread that has not begun: the one that finds no work left closes the slice, and late threads
+    turn round at the door. So only threads that are inside count, whatever a KeyboardInterrupt did to the submission.
+    """
+
+    def __init__(self, worker: Entry, block: LaunchBlock) -> None:
+        self._worker = worker
+        self._block = block
+        self._lock = threading.Lock()
+        self._empty = threading.Event()
+        self._inside = 0
+        self._closed = False
+        self.statuses: list[int] = []
+
+    def share(self) -> None:
+        """What each thread of the pool runs. Signals are the main thread's, so nothing interrupts it half way."""
+        with self._lock:
+            if self._closed:
+                return
+            self._inside += 1
+        status = self._worker(self._block.address)
+        with self._lock:
+            self.statuses.append(status)
+            self._inside -= 1
+            if self._closed and not self._inside:
+                self._empty.set()
+
+    def close(self) -> None:
+        """Let nobody in any more, and wait for those inside."""
+        with self._lock:
+            self._closed = True
+            if not self._inside:
+                return
+        self._empty.wait()
+
+
+class _Pool:
+    """Threads that each run one native call at a time. A thread starts when it is first needed, and stays."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._threads = 0
+
+    def run(self, worker: Entry, block: LaunchBlock, threads: int) -> int:
+        """One slice on `threads` threads, the calling one among them; the highest `Status` of them all."""
+        block.reset_tickets()
+        shares = _Slice(worker, block)
+        interrupt: KeyboardInterrupt | None = None
+        own: int = Status.DONE
+        try:
+            self._grow(threads - 1)
+            for _ in range(threads - 1):
+                self._jobs.put(shares.share)
+            own = worker(block.address)
+        except KeyboardInterrupt as error:
+            interrupt = error
+        while True:
+            # The block must outlive every thread that works on it, so a second Ctrl-C has to wait as well.
+            if interrupt is not None:
+                block.cancel()
+            try:
+                shares.close()
+                break
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+        return max(own, *shares.statuses, 0)
+
+    def _grow(self, threads: int) -> None:
+        with self._lock:
+            for number in range(self._threads, threads):
+                threading.Thread(target=self._serve, name=f"magpie-cpu-{number}", daemon=True).start()
+            self._threads = max(self._threads, threads)
+
+    def _serve(self) -> None:
+        while True:
+            self._jobs.get()()
+
+
+_pool = _Pool()
+
+
+class _Watchdog:
+    """Sets the cancel flags of launches when Ctrl-C arrives while the main thread is inside a native call.
+
+    Python's C-level signal handler writes the signal's number to a pipe at once, whatever the main thread is doing; a
+    thread that sleeps on the other end costs nothing until then. It stays out of the way where somebody else (asyncio)
+    uses Python's only wakeup pipe, or where SIGINT does not mean KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self.running: list[LaunchBlock] = []
+        self._write_end = -1
+
+    def arm(self) -> None:
+        """Start to listen, once. Only the main thread may call it."""
+        if self._write_end >= 0:
+            return
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        previous = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        self._write_end = write_end
+        if previous != -1:
+            signal.set_wakeup_fd(previous)
+            os.close(read_end)
+            return
+        threading.Thread(target=self._listen, args=(read_end,), name="magpie-interrupt", daemon=True).start()
+
+    def _listen(self, read_end: int) -> None:
+        while data := os.read(read_end, 64):
+            if signal.SIGINT in data and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                for block in list(self.running):
+                    block.cancel(_INTERRUPT)
+
+    def forget(self) -> None:
+        """In a forked child: the pipe is the parent's, and a signal here must not stop a launch there."""
+        if self._write_end >= 0:
+            with contextlib.suppress(ValueError, OSError):
+                previous = signal.set_wakeup_fd(-1)
+                if previous not in (-1, self._write_end):
+                    signal.set_wakeup_fd(previous)
+            os.close(self._write_end)
+        self.running = []
+        self._write_end = -1
+
+
+_watchdog = _Watchdog()
+
+
+def _after_fork() -> None:
+    global _forked, _pool
+    _forked = True
+    _pool = _Pool()
+    _watchdog.forget()
+    default_threads.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def run(
+    entry: Entry, block: LaunchBlock, *, worker: Entry | None = None, threads: int = 1, polls: bool = False
+) -> None:
+    """Run a filled block to its end. Raises `KeyboardInterrupt` on Ctrl-C and `Cancelled` if `block.cancel` was called.
+
+    `threads` is what the block was filled with. If its `parallel` was 0 and `threads` is above 1, `worker` (the entry
+    of one thread's share) runs on Python's pool. `polls` says that the kernel reads the cancel flag in its loops: only
+    then can Ctrl-C end a single long workgroup, and only then is anything paid for it (0.3 us). When this returns or
+    raises, no thread is working on the block any more.
+    """
+    if polls and threading.current_thread() is threading.main_thread():
+        _watchdog.arm()
+        _watchdog.running.append(block)
+        try:
+            status = _run(entry, block, worker, threads)
+        finally:
+            _watchdog.running.remove(block)
+    else:
+        status = _run(entry, block, worker, threads)
+    if status == Status.CANCELLED:
+        # Python's own handler has raised by now, unless the watchdog was late and hit the launch after that.
+        raise KeyboardInterrupt if block.cancelled == _INTERRUPT else Cancelled
+
+
+def _run(entry: Entry, block: LaunchBlock, worker: Entry | None, threads: int) -> int:
+    pooled = worker if threads > 1 and block.parallel == 0 else None
+    while True:
+        status = entry(block.address) if pooled is None else _pool.run(pooled, block, threads)
+        if status != Status.UNFINISHED:
+            return status
