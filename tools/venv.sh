@@ -9,7 +9,12 @@ usable() { command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.
 as_root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 install() {
     # A list that is a day old names package versions that the mirror no longer has, so it is refreshed first.
-    apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >/dev/null
+    log=$(mktemp)
+    if { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"; } >"$log" 2>&1
+    then rm -f "$log"; return 0; fi
+    sed 's|[a-z]*://[^ ]*|(mirror)|g' "$log" | tail -5 >&2
+    rm -f "$log"
+    return 1
 }
 
 python=
@@ -33,4 +38,4 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 
 "$python" -m venv "$venv"
-"$venv/bin/python" -m pip --version
+"$venv/bin/python" -c 'import sys; print("made .venv with Python %d.%d.%d" % sys.version_info[:3])'
