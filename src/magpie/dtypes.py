@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # numpy is heavy and `import magpie` must stay light
     import numpy
@@ -105,13 +105,16 @@ class DType:
         """The NumPy dtype of the same memory layout. bf16 needs ``ml_dtypes``; without it this is ``uint16`` bits."""
         import numpy as np
 
+        name: Any = _NUMPY_NAMES.get(self.name, "uint16")
         if self is bf16:
             try:
                 import ml_dtypes
+
+                name = ml_dtypes.bfloat16
             except ImportError:
-                return np.dtype(np.uint16)
-            return np.dtype(ml_dtypes.bfloat16)
-        return cast("numpy.dtype[Any]", np.dtype(_NUMPY_NAMES[self.name]))
+                pass
+        found: numpy.dtype[Any] = np.dtype(name)
+        return found
 
     def __call__(self, value: Any = 0) -> Any:
         """On the host, a NumPy scalar of this type; in a kernel, a cast (the frontend handles it there)."""

@@ -84,7 +84,7 @@ class Backend(ABC):
     @property
     @abstractmethod
     def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
-        """Ordered, named views of the pipeline: stage name -> text of ``kernel`` after that stage (MAGPIE_DUMP, inspect)."""
+        """Ordered, named views of the pipeline: stage name -> text of the kernel after it (MAGPIE_DUMP, inspect)."""
 
     def cache_key(self, options: Options) -> str:
         """What of the machine the artifact depends on (host CPU, toolchain version), as text."""

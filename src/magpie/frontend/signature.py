@@ -27,7 +27,10 @@ class ScalarArg:
 
 @dataclass(frozen=True, slots=True)
 class WeakArg:
-    """A Python scalar for a parameter without annotation: ``"int"``, ``"float"`` or ``"bool"``; takes the type it meets."""
+    """A Python scalar for a parameter without annotation: ``"int"``, ``"float"`` or ``"bool"``.
+
+    Like a literal, it takes the type it meets.
+    """
 
     kind: str
 

@@ -82,7 +82,7 @@ class _Printer:
         if isinstance(value, tuple):
             return "(" + ", ".join(self.attr(v, None) for v in value) + ")"
         if isinstance(value, str):
-            return value if value.replace("_", "").isalnum() else repr(value)
+            return value if value.replace("_", "").replace(".", "").isalnum() else repr(value)
         return _literal(value, type_)
 
     def node(self, node: Node, indent: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from magpie.ir.nodes import Kernel, Node, Region
+from magpie.ir.nodes import Kernel, Node, Region, Slot, walk
 from magpie.ir.ops import Effect
 from magpie.passes.rewrite import same_nodes
 
@@ -16,31 +16,26 @@ _DROPPABLE = (Effect.PURE, Effect.SLOT_READ, Effect.READ)
 def drop_dead(kernel: Kernel) -> Kernel:
     """``kernel`` without dead values and without slots that are set but never read. Shares what is unchanged."""
     used: set[Node] = set()
-    read: set[object] = set()
-
-    def mark(region: Region) -> None:
-        for node in reversed(region):
-            if node.op == "slot_get" or (node.info.effect in _DROPPABLE and node.op != "call_result"):
-                continue
-            _root(node)
-            for r in reversed(node.regions):
-                mark(r)
-
-    def _root(node: Node) -> None:
-        stack = list(node.args)
-        counted = node.attrs.get("counted")
-        if counted is not None:
-            stack.append(counted[1])
-        while stack:
-            a = stack.pop()
-            if a in used:
-                continue
-            used.add(a)
-            if a.op == "slot_get":
-                read.add(a.attrs["slot"])
-            stack.extend(a.args)
-
-    mark(kernel.body)
+    read: set[Slot] = set()
+    sets: dict[Slot, list[Node]] = {}
+    stack: list[Node] = []
+    for node in walk(kernel.body):
+        if node.op == "slot_set":
+            sets.setdefault(node.attrs["slot"], []).append(node)
+        elif node.info.effect not in _DROPPABLE:
+            stack.extend(node.args)
+            if node.attrs.get("counted") is not None:
+                stack.append(node.attrs["counted"][1])
+    while stack:
+        value = stack.pop()
+        if value in used:
+            continue
+        used.add(value)
+        stack.extend(value.args)
+        if value.op == "slot_get" and value.attrs["slot"] not in read:
+            # what a slot is set to is alive only if somebody reads the slot
+            read.add(value.attrs["slot"])
+            stack.extend(n.args[0] for n in sets.get(value.attrs["slot"], ()))
 
     def sweep(region: Region) -> Region:
         out: Region = []
