@@ -29,6 +29,7 @@ _EXPORTS: dict[str, str] = {
         "magpie.diagnostics": "CompileError CompileWarning Diagnostic Loc",
         "magpie.errors": "GpuError GpuErrorKind KnobError LaunchTypeError LaunchValueError MagpieError",
         "magpie.dtypes": "bf16 bool_ f16 f32 f64 i8 i16 i32 i64 index u8 u16 u32 u64 DType",
+        "magpie.runtime.creation": "array_like asarray empty full ones to_numpy zeros",
         "magpie.runtime.device": "Device device devices",
         "magpie.runtime.kernel": "Kernel kernel",
         "magpie.language": (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from magpie.diagnostics import CompileError, CompileWarning, Diagnostic, Loc
     from magpie.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
     from magpie.errors import GpuError, GpuErrorKind, KnobError, LaunchTypeError, LaunchValueError, MagpieError
+    from magpie.runtime.creation import array_like, asarray, empty, full, ones, to_numpy, zeros
     from magpie.runtime.device import Device, device, devices
 
 __all__ = sorted([*_EXPORTS, "__version__"])
