@@ -17,12 +17,11 @@ import pytest
 from magpie.backends.cpu import loader, threads
 from magpie.backends.cpu.launch_block import (
     CANCEL_FROM_ARGUMENTS,
+    ENTRY_SYMBOL,
     ERROR_FROM_ARGUMENTS,
     LaunchBlock,
     Status,
-    entry_symbol,
-    launch_text,
-    worker_symbol,
+    launcher_text,
 )
 from magpie.backends.llvm import codegen
 
@@ -126,47 +125,49 @@ define void @set_state(i32 %x) {{
 }}
 """
 
-NAMES = ("mark", "spin", "slow", "tiny")
 POOLS = ("openmp", "python")
 
 
 @pytest.fixture(scope="module")
+def launcher() -> threads.Launcher:
+    # Through bytes: what a warm start does.
+    return threads.Launcher.from_bytes(threads.Launcher.compile().to_bytes())
+
+
+@pytest.fixture(scope="module")
 def image() -> loader.LoadedImage:
-    target = codegen.host_target()
-    if not target.is_x86:
+    if not codegen.host_target().is_x86:
         pytest.skip("the test kernels use x86 intrinsics")
-    text = KERNELS
-    for name in NAMES:
-        entry = launch_text(name, target)
-        # One module with several kernels declares each intrinsic once.
-        text += "\n".join(line for line in entry.splitlines() if not line.startswith("declare"))
-    return loader.load_object(codegen.compile_object(text + "\ndeclare i64 @llvm.readcyclecounter()\n"))
+    return loader.load_object(codegen.compile_object(KERNELS))
 
 
 class Launch:
-    """A kernel with its block, entries and pool."""
+    """A kernel with its block and pool."""
 
-    def __init__(self, image: loader.LoadedImage, name: str, pool: str, count: int) -> None:
-        self.entry = threads.make_entry(image.address(entry_symbol(name)))
-        self.worker = threads.make_entry(image.address(worker_symbol(name)))
+    def __init__(self, launcher: threads.Launcher, image: loader.LoadedImage, name: str, pool: str, count: int) -> None:
+        self.launcher = launcher
+        self.kernel = image.address(name)
         self.block = LaunchBlock(64)
         self.count = count
         self.parallel = threads.openmp_parallel() if pool == "openmp" else 0
         if pool == "openmp" and not self.parallel:
             pytest.skip("libgomp is not installed")
 
+    def fill(self, total: int, **fill: Any) -> None:
+        self.block.fill(self.kernel, total, threads=self.count, parallel=self.parallel, **fill)
+
     def run(self, total: int, *, polls: bool = False, **fill: Any) -> None:
-        self.block.fill(total, threads=self.count, parallel=self.parallel, **fill)
-        threads.run(self.entry, self.block, worker=self.worker, threads=self.count, polls=polls)
+        self.fill(total, **fill)
+        self.launcher.run(self.block, polls=polls)
 
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("total", "chunk", "first"), [(0, 1, 0), (1, 1, 0), (7, 3, 0), (1000, 8, 0), (50, 100, 9)])
 def test_every_workgroup_runs_once_and_in_order(
-    image: loader.LoadedImage, pool: str, count: int, total: int, chunk: int, first: int
+    launcher: threads.Launcher, image: loader.LoadedImage, pool: str, count: int, total: int, chunk: int, first: int
 ) -> None:
-    launch = Launch(image, "mark", pool, count)
+    launch = Launch(launcher, image, "mark", pool, count)
     counts = np.zeros(total + 1, np.int32)
     orders = np.zeros(total + 1, np.int64)
     arenas = np.zeros(total + 1, np.uint64)
@@ -185,22 +186,28 @@ def test_every_workgroup_runs_once_and_in_order(
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("count", [1, 2])
-def test_slices_lose_and_repeat_nothing(image: loader.LoadedImage, pool: str, count: int) -> None:
-    launch = Launch(image, "mark", pool, count)
+def test_slices_lose_and_repeat_nothing(
+    launcher: threads.Launcher, image: loader.LoadedImage, pool: str, count: int
+) -> None:
+    launch = Launch(launcher, image, "mark", pool, count)
     counts = np.zeros(300, np.int32)
     rest = np.zeros(300, np.int64)
     struct.pack_into("<QQQq", launch.block.arguments, 0, counts.ctypes.data, rest.ctypes.data, rest.ctypes.data, 0)
     launch.run(300, slice_ticks=1)  # every chunk ends a slice
     assert counts.tolist() == [1] * 300
-    launch.block.fill(300, threads=count, parallel=launch.parallel, slice_ticks=1)
-    assert launch.entry(launch.block.address) == Status.UNFINISHED
+    native = loader.load_object(codegen.compile_object(launcher_text(codegen.host_target()), opt_level=2))
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(native.address(ENTRY_SYMBOL))
+    launch.fill(300, slice_ticks=1)
+    assert entry(launch.block.address) == Status.UNFINISHED
     assert 1 <= launch.block.next_workgroup <= count
 
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("count", [1, 2])
-def test_cancel_ends_one_long_workgroup(image: loader.LoadedImage, pool: str, count: int) -> None:
-    launch = Launch(image, "spin", pool, count)
+def test_cancel_ends_one_long_workgroup(
+    launcher: threads.Launcher, image: loader.LoadedImage, pool: str, count: int
+) -> None:
+    launch = Launch(launcher, image, "spin", pool, count)
     timer = threading.Timer(0.05, launch.block.cancel)
     timer.start()
     with pytest.raises(threads.Cancelled):
@@ -215,8 +222,8 @@ def interrupt_soon(delay: float) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("count", [1, 2])
-def test_ctrl_c_between_slices(image: loader.LoadedImage, pool: str, count: int) -> None:
-    launch = Launch(image, "slow", pool, count)
+def test_ctrl_c_between_slices(launcher: threads.Launcher, image: loader.LoadedImage, pool: str, count: int) -> None:
+    launch = Launch(launcher, image, "slow", pool, count)
     arena, done = np.zeros(64, np.int64), np.zeros(1, np.int64)
     struct.pack_into("<Q", launch.block.arguments, 0, done.ctypes.data)
     interrupt_soon(0.1)
@@ -232,8 +239,10 @@ def test_ctrl_c_between_slices(image: loader.LoadedImage, pool: str, count: int)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("count", [1, 2])
-def test_ctrl_c_within_one_workgroup(image: loader.LoadedImage, pool: str, count: int) -> None:
-    launch = Launch(image, "spin", pool, count)
+def test_ctrl_c_within_one_workgroup(
+    launcher: threads.Launcher, image: loader.LoadedImage, pool: str, count: int
+) -> None:
+    launch = Launch(launcher, image, "spin", pool, count)
     for _ in range(2):
         interrupt_soon(0.05)
         with pytest.raises(KeyboardInterrupt):
@@ -243,8 +252,10 @@ def test_ctrl_c_within_one_workgroup(image: loader.LoadedImage, pool: str, count
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("state", [0x1F80, 0x9FC0, 0x7F80])  # default; flush and denormals are zero; round up... down
-def test_floating_point_state(image: loader.LoadedImage, pool: str, count: int, state: int) -> None:
-    launch = Launch(image, "tiny", pool, count)
+def test_floating_point_state(
+    launcher: threads.Launcher, image: loader.LoadedImage, pool: str, count: int, state: int
+) -> None:
+    launch = Launch(launcher, image, "tiny", pool, count)
     out, error = np.zeros(40, np.float32), np.zeros(1, np.int32)
     struct.pack_into("<ffQ", launch.block.arguments, 0, 1e-20, 1.1e-20, out.ctypes.data)
     get = ctypes.CFUNCTYPE(ctypes.c_uint32)(image.address("get_state"))
@@ -264,9 +275,9 @@ def test_floating_point_state(image: loader.LoadedImage, pool: str, count: int, 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_uses_its_own_pool(image: loader.LoadedImage) -> None:
+def test_a_forked_child_uses_its_own_pool(launcher: threads.Launcher, image: loader.LoadedImage) -> None:
     def launch_once() -> bool:
-        launch = Launch(image, "mark", "python", 2)
+        launch = Launch(launcher, image, "mark", "python", 2)
         launch.parallel = threads.openmp_parallel()
         counts, rest = np.zeros(100, np.int32), np.zeros(100, np.int64)
         struct.pack_into("<QQQq", launch.block.arguments, 0, counts.ctypes.data, rest.ctypes.data, rest.ctypes.data, 0)
@@ -296,11 +307,11 @@ def test_a_forked_child_uses_its_own_pool(image: loader.LoadedImage) -> None:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_launches_from_several_python_threads(image: loader.LoadedImage, pool: str) -> None:
+def test_launches_from_several_python_threads(launcher: threads.Launcher, image: loader.LoadedImage, pool: str) -> None:
     results: list[bool] = []
 
     def work() -> None:
-        launch = Launch(image, "mark", pool, 2)
+        launch = Launch(launcher, image, "mark", pool, 2)
         for _ in range(20):
             counts, rest = np.zeros(64, np.int32), np.zeros(64, np.int64)
             address = rest.ctypes.data

@@ -1,7 +1,8 @@
 """The block of memory that one CPU launch is described by, and the native entry that reads it.
 
-The entry is LLVM text that is appended to each kernel's module, so that a launch is one native call: it hands chunks of
-workgroups to threads, and Python is not involved again until they are done.
+A launch is one native call: the entry hands chunks of workgroups to threads, and Python is not involved again until
+they are done. Entry and worker are one small module for all kernels (the block holds the kernel's address): appended
+to each kernel's module they would double the compile time of a small one.
 
 Layout, in bytes from the block's start (64-byte aligned; little endian; one cache line for what never changes during a
 launch, one for the work counter, one for the flags):
@@ -18,6 +19,7 @@ launch, one for the work counter, one for the flags):
     128  i32   cancel                  nonzero: take no more work, leave loops (polled by kernels; atomic)
     136  ptr   error                   the checked mode's error record, or null
     144  i32   tickets                 gives each thread its number (atomic)
+    152  ptr   kernel                  void (ptr arguments, i64 first_workgroup, i64 end_workgroup, ptr arena)
     256  ...   arguments
 
 A kernel finds the block through its arguments: they lie at a fixed distance (`CANCEL_FROM_ARGUMENTS` and so on).
@@ -35,12 +37,12 @@ from magpie.backends.llvm.codegen import HostTarget
 __all__ = [
     "ARGUMENTS",
     "CANCEL_FROM_ARGUMENTS",
+    "ENTRY_SYMBOL",
     "ERROR_FROM_ARGUMENTS",
+    "WORKER_SYMBOL",
     "LaunchBlock",
     "Status",
-    "entry_symbol",
-    "launch_text",
-    "worker_symbol",
+    "launcher_text",
 ]
 
 _NEXT, _CANCEL, _ERROR, _TICKETS = 64, 128, 136, 144
@@ -48,8 +50,11 @@ ARGUMENTS = 256
 CANCEL_FROM_ARGUMENTS = _CANCEL - ARGUMENTS
 ERROR_FROM_ARGUMENTS = _ERROR - ARGUMENTS
 
+ENTRY_SYMBOL = "magpie_launch"  # i32 (ptr block): the whole launch, on as many threads as the block says
+WORKER_SYMBOL = "magpie_worker"  # i32 (ptr block): one thread's share
+
 # Every field of the head in one go; the pad bytes are written as zeros, which clears the flags too.
-_HEAD = struct.Struct("<QqqQi4xQqq q56x i4xQi108x")
+_HEAD = struct.Struct("<QqqQi4xQqq q56x i4xQi4xQ96x")
 assert _HEAD.size == ARGUMENTS
 
 # How long a launch may stay away from Python's signal handlers: x86's time stamp counter runs at 2 to 5 GHz, that is
@@ -71,7 +76,17 @@ class LaunchBlock:
     `arguments` is a writable view of `arguments_size` bytes for `struct.pack_into`; `address` goes to the entry.
     """
 
-    __slots__ = ("_cancel", "_memory", "_next", "_offset", "address", "arguments", "arguments_address", "parallel")
+    __slots__ = (
+        "_cancel",
+        "_memory",
+        "_next",
+        "_offset",
+        "address",
+        "arguments",
+        "arguments_address",
+        "parallel",
+        "threads",
+    )
 
     def __init__(self, arguments_size: int = 0) -> None:
         self._memory = ctypes.create_string_buffer(ARGUMENTS + arguments_size + 64)
@@ -84,9 +99,11 @@ class LaunchBlock:
         self._cancel = ctypes.c_int32.from_address(self.address + _CANCEL)
         self._next = ctypes.c_int64.from_address(self.address + _NEXT)
         self.parallel = 0
+        self.threads = 1
 
     def fill(
         self,
+        kernel: int,
         total: int,
         *,
         chunk: int = 1,
@@ -98,8 +115,12 @@ class LaunchBlock:
         first: int = 0,
         slice_ticks: int = _SLICE,
     ) -> None:
-        """Describe a launch of workgroups `first` to `total` - 1. The arguments are left as they are."""
+        """Describe a launch of the range function at address `kernel` over workgroups `first` to `total` - 1.
+
+        The arguments are left as they are.
+        """
         self.parallel = parallel
+        self.threads = threads
         _HEAD.pack_into(
             self._memory,
             self._offset,
@@ -115,6 +136,7 @@ class LaunchBlock:
             0,
             error,
             0,
+            kernel,
         )
 
     def cancel(self, reason: int = 1) -> None:
@@ -136,20 +158,8 @@ class LaunchBlock:
         struct.pack_into("<i", self._memory, self._offset + _TICKETS, 0)
 
 
-def entry_symbol(kernel_range: str) -> str:
-    """The exported name of the launch entry, `i32 (ptr block)`, of a kernel's range function."""
-    return f"magpie_launch_{kernel_range}"
-
-
-def worker_symbol(kernel_range: str) -> str:
-    """The exported name of one thread's share, `i32 (ptr block)`."""
-    return f"magpie_worker_{kernel_range}"
-
-
-def launch_text(kernel_range: str, target: HostTarget) -> str:
-    """LLVM text of the entry and the worker, to append to the module that defines
-
-        void @kernel_range(ptr %arguments, i64 %first_workgroup, i64 %end_workgroup, ptr %arena)
+def launcher_text(target: HostTarget) -> str:
+    """The LLVM module of the entry and the worker. It is written to be compiled without optimisation (3 ms).
 
     Workgroups are taken in ascending order, so one may wait for a lower one. Every thread computes with IEEE defaults
     (round to nearest, denormals kept, exceptions masked), whatever the process has set, and gets its setting back.
@@ -157,9 +167,8 @@ def launch_text(kernel_range: str, target: HostTarget) -> str:
     clock, enter, leave, declarations = _machine(target)
     text = _TEMPLATE
     for name, value in (
-        ("KERNEL", kernel_range),
-        ("ENTRY", entry_symbol(kernel_range)),
-        ("WORKER", worker_symbol(kernel_range)),
+        ("ENTRY", ENTRY_SYMBOL),
+        ("WORKER", WORKER_SYMBOL),
         ("CLOCK", clock),
         ("ENTER", enter),
         ("LEAVE", leave),
@@ -207,7 +216,6 @@ _ARM_LEAVE = """  call void @llvm.aarch64.set.fpcr(i64 %saved)"""
 _ARM_DECLARATIONS = """declare i64 @llvm.aarch64.get.fpcr()
 declare void @llvm.aarch64.set.fpcr(i64)"""
 
-# The range function is never inlined here: its arithmetic could move to before the floating-point state is set.
 _TEMPLATE = """
 define i32 @$WORKER$(ptr noundef %block) nounwind {
 entry:
@@ -232,6 +240,8 @@ $ENTER$
   %next = getelementptr inbounds i8, ptr %block, i64 64
   %cancel.at = getelementptr inbounds i8, ptr %block, i64 128
   %timed = icmp ne i64 %slice, 0
+  %kernel.at = getelementptr inbounds i8, ptr %block, i64 152
+  %kernel = load ptr, ptr %kernel.at, align 8
   br label %take
 take:
   %cancel = load atomic i32, ptr %cancel.at monotonic, align 4
@@ -246,7 +256,7 @@ work:
   %last = icmp slt i64 %left.over, %chunk
   %count = select i1 %last, i64 %left.over, i64 %chunk
   %end = add i64 %first, %count
-  call void @$KERNEL$(ptr %arguments, i64 %first, i64 %end, ptr %arena) noinline
+  call void %kernel(ptr %arguments, i64 %first, i64 %end, ptr %arena)
   %now = call i64 @$CLOCK$()
   %spent = sub i64 %now, %started
   %late = icmp uge i64 %spent, %slice

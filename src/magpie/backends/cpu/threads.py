@@ -1,4 +1,4 @@
-"""Running one CPU launch: on how many threads, from which pool, and how Ctrl-C gets through.
+"""Running a CPU launch: on how many threads, from which pool, and how Ctrl-C gets through.
 
 Threads come from libgomp, where it is found: a parallel region costs about a microsecond, and the whole launch is one
 native call. Elsewhere, and in a forked child (libgomp's threads do not survive a fork; waiting for them would hang),
@@ -21,9 +21,10 @@ import sys
 import threading
 from collections.abc import Callable
 
-from magpie.backends.cpu.launch_block import LaunchBlock, Status
+from magpie.backends.cpu import loader
+from magpie.backends.cpu.launch_block import ENTRY_SYMBOL, WORKER_SYMBOL, LaunchBlock, Status, launcher_text
 
-__all__ = ["Cancelled", "Entry", "default_threads", "make_entry", "openmp_parallel", "pick_chunk", "run"]
+__all__ = ["Cancelled", "Entry", "Launcher", "default_threads", "openmp_parallel", "pick_chunk"]
 
 Entry = Callable[[int], int]
 """A native function from a block's address to a `Status`."""
@@ -36,11 +37,6 @@ _INTERRUPT = 2  # the reason that the watchdog gives
 
 class Cancelled(Exception):
     """A launch was stopped by `LaunchBlock.cancel` before all of its workgroups had run."""
-
-
-def make_entry(address: int) -> Entry:
-    """A callable for the entry or the worker at an address. It releases the GIL; the caller keeps the code mapped."""
-    return _prototype(address)
 
 
 @functools.cache
@@ -223,33 +219,57 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def run(
-    entry: Entry, block: LaunchBlock, *, worker: Entry | None = None, threads: int = 1, polls: bool = False
-) -> None:
-    """Run a filled block to its end. Raises `KeyboardInterrupt` on Ctrl-C and `Cancelled` if `block.cancel` was called.
+class Launcher:
+    """The native launch code, loaded. One serves all kernels and all threads of a process."""
 
-    `threads` is what the block was filled with. If its `parallel` was 0 and `threads` is above 1, `worker` (the entry
-    of one thread's share) runs on Python's pool. `polls` says that the kernel reads the cancel flag in its loops: only
-    then can Ctrl-C end a single long workgroup, and only then is anything paid for it (0.3 us). When this returns or
-    raises, no thread is working on the block any more.
-    """
-    if polls and threading.current_thread() is threading.main_thread():
-        _watchdog.arm()
-        _watchdog.running.append(block)
-        try:
-            status = _run(entry, block, worker, threads)
-        finally:
-            _watchdog.running.remove(block)
-    else:
-        status = _run(entry, block, worker, threads)
-    if status == Status.CANCELLED:
-        # Python's own handler has raised by now, unless the watchdog was late and hit the launch after that.
-        raise KeyboardInterrupt if block.cancelled == _INTERRUPT else Cancelled
+    __slots__ = ("_entry", "_image", "_prepared", "_worker")
 
+    def __init__(self, prepared: loader.Image) -> None:
+        self._prepared = prepared
+        self._image = prepared.load()
+        self._entry: Entry = _prototype(self._image.address(ENTRY_SYMBOL))
+        self._worker: Entry = _prototype(self._image.address(WORKER_SYMBOL))
 
-def _run(entry: Entry, block: LaunchBlock, worker: Entry | None, threads: int) -> int:
-    pooled = worker if threads > 1 and block.parallel == 0 else None
-    while True:
-        status = entry(block.address) if pooled is None else _pool.run(pooled, block, threads)
-        if status != Status.UNFINISHED:
-            return status
+    @classmethod
+    def compile(cls) -> Launcher:
+        """Compile it for this machine. Takes 3 ms once LLVM is there."""
+        from magpie.backends.llvm import codegen
+
+        target = codegen.host_target()
+        return cls(loader.prepare(codegen.compile_object(launcher_text(target), target, opt_level=0)))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Launcher:
+        """Load what `to_bytes` stored. Raises `LoadError` if it is damaged."""
+        return cls(loader.restore(raw))
+
+    def to_bytes(self) -> bytes:
+        """For the disk cache, so that a warm start needs no LLVM. Its key is `codegen.host_fingerprint`."""
+        return self._prepared.to_bytes()
+
+    def run(self, block: LaunchBlock, *, polls: bool = False) -> None:
+        """Run a filled block to its end.
+
+        `polls` says that the kernel reads the cancel flag in its loops: only then can Ctrl-C end a single long
+        workgroup, and only then is anything paid for it (0.5 us). Raises `KeyboardInterrupt` on Ctrl-C and `Cancelled`
+        if `block.cancel` was called. When this returns or raises, no thread is working on the block any more.
+        """
+        if polls and threading.current_thread() is threading.main_thread():
+            _watchdog.arm()
+            _watchdog.running.append(block)
+            try:
+                status = self._slices(block)
+            finally:
+                _watchdog.running.remove(block)
+        else:
+            status = self._slices(block)
+        if status == Status.CANCELLED:
+            # Python's own handler has raised by now, unless the watchdog was late and hit the launch after that.
+            raise KeyboardInterrupt if block.cancelled == _INTERRUPT else Cancelled
+
+    def _slices(self, block: LaunchBlock) -> int:
+        pooled = block.threads > 1 and not block.parallel
+        while True:
+            status = _pool.run(self._worker, block, block.threads) if pooled else self._entry(block.address)
+            if status != Status.UNFINISHED:
+                return status
