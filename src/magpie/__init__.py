@@ -32,13 +32,18 @@ _EXPORTS: dict[str, str] = {
         "magpie.runtime.creation": "array_like asarray empty full ones to_numpy zeros",
         "magpie.runtime.device": "Device device devices",
         "magpie.runtime.kernel": "Kernel kernel",
+        "magpie.runtime.stream": "Event Stream synchronize",
         "magpie.language": (
-            "Array constexpr func static_range struct "
-            "global_id num_workgroups thread_id workgroup_id workgroup_size "
-            "barrier fence local shared subgroup uniform "
-            "atomic_add atomic_and atomic_cas atomic_exchange atomic_load atomic_max atomic_min atomic_or atomic_store "
-            "atomic_sub atomic_xor "
-            "bitcast cdiv clz ctz popcount select"
+            "Array cdiv func struct "
+            "constexpr free malloc mma print static_range trap "
+            "barrier fence global_id grid_sync local num_workgroups shared thread_id uniform workgroup_id "
+            "workgroup_size "
+            "atomic_add atomic_and atomic_cas atomic_exchange atomic_load atomic_max atomic_min atomic_or "
+            "atomic_store atomic_sub atomic_xor "
+            "abs acos asin atan atan2 bitcast cbrt ceil clz copysign cos cosh ctz erf exp exp2 expm1 floor fma "
+            "fmod frexp hypot isfinite isinf isnan ldexp log log10 log1p log2 max maximum min minimum popcount "
+            "pow remainder round rsqrt select sin sinh sqrt tan tanh trunc "
+            "subgroup e inf nan pi tau "
         ),
     }.items()
     for name in names.split()
@@ -48,10 +53,102 @@ if TYPE_CHECKING:
     from magpie.diagnostics import CompileError, CompileWarning, Diagnostic, Loc
     from magpie.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
     from magpie.errors import GpuError, GpuErrorKind, KnobError, LaunchTypeError, LaunchValueError, MagpieError
+    from magpie.language import (
+        Array,
+        abs,
+        acos,
+        asin,
+        atan,
+        atan2,
+        atomic_add,
+        atomic_and,
+        atomic_cas,
+        atomic_exchange,
+        atomic_load,
+        atomic_max,
+        atomic_min,
+        atomic_or,
+        atomic_store,
+        atomic_sub,
+        atomic_xor,
+        barrier,
+        bitcast,
+        cbrt,
+        cdiv,
+        ceil,
+        clz,
+        constexpr,
+        copysign,
+        cos,
+        cosh,
+        ctz,
+        e,
+        erf,
+        exp,
+        exp2,
+        expm1,
+        fence,
+        floor,
+        fma,
+        fmod,
+        free,
+        frexp,
+        func,
+        global_id,
+        grid_sync,
+        hypot,
+        inf,
+        isfinite,
+        isinf,
+        isnan,
+        ldexp,
+        local,
+        log,
+        log1p,
+        log2,
+        log10,
+        malloc,
+        max,
+        maximum,
+        min,
+        minimum,
+        mma,
+        nan,
+        num_workgroups,
+        pi,
+        popcount,
+        pow,
+        print,
+        remainder,
+        round,
+        rsqrt,
+        select,
+        shared,
+        sin,
+        sinh,
+        sqrt,
+        static_range,
+        struct,
+        subgroup,
+        tan,
+        tanh,
+        tau,
+        thread_id,
+        trap,
+        trunc,
+        uniform,
+        workgroup_id,
+        workgroup_size,
+    )
     from magpie.runtime.creation import array_like, asarray, empty, full, ones, to_numpy, zeros
     from magpie.runtime.device import Device, device, devices
+    from magpie.runtime.kernel import Kernel, kernel
+    from magpie.runtime.stream import Event, Stream, synchronize
 
-__all__ = sorted([*_EXPORTS, "__version__"])
+# `from magpie import *` leaves Python's own functions alone; as mp.abs, mp.print, ... they are there all the same.
+_SHADOWS = {"abs", "max", "min", "pow", "print", "round"}
+
+__all__ = sorted([*(_EXPORTS.keys() - _SHADOWS), "__version__"])
 
 
 def __getattr__(name: str) -> object:
@@ -64,4 +161,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_EXPORTS})

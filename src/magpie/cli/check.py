@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from magpie import knobs
 from magpie.cli.program import argv_of, execute, exit_status, show_diagnostics, show_exception
-from magpie.diagnostics import Diagnostic, Loc
 from magpie.errors import MagpieError
 
 if TYPE_CHECKING:
     from magpie.runtime.kernel import Kernel
-
-# A report's kind when it carries no code of the table itself.
-_CODE_OF_KIND = {
-    "race": "MPG_SAN_1001",
-    "bounds": "MPG_SAN_1003",
-    "uninit": "MPG_SAN_1005",
-    "barrier": "MPG_SAN_1006",
-    "overflow": "MPG_SAN_1007",
-    "divide": "MPG_SAN_1008",
-}
-
 
 def check_command(file: Path) -> int:
     """Compile every kernel of ``file`` that has full annotations; 1 if one has an error."""
@@ -72,32 +59,9 @@ def sanitize_command(file: Path, args: list[str], checks: str | None) -> int:
         status = execute(file, args)
     if reports:
         print(flush=True)
-    show_diagnostics([as_diagnostic(report) for report in reports])
+    show_diagnostics([report.diagnostic() for report in reports])
     print(f"sanitizer ({', '.join(chosen)}): {_count(len(reports), 'report')}")
     return 1 if reports else status
-
-
-def as_diagnostic(report: Any) -> Diagnostic:
-    """A report of the sanitizer as a diagnostic, for the one renderer."""
-    notes: list[tuple[str, Loc | None]] = []
-    if report.work_items:
-        notes.append((f"work-items: {_items(report.work_items)}", None))
-    if report.other_line and report.other_line != report.line:
-        notes.append(("the other access is here", _line_loc(report.file, report.other_line)))
-    code = report.code or _CODE_OF_KIND[report.kind]
-    return Diagnostic(code, report.message, _line_loc(report.file, report.line), tuple(notes))
-
-
-def _line_loc(file: str, line: int) -> Loc:
-    """A span over the whole text of a line: a report knows its line, not its columns."""
-    from magpie.diagnostics.render import source_line
-
-    text = source_line(file, line) or ""
-    return Loc(file, line, len(text) - len(text.lstrip()), line, len(text.rstrip()))
-
-
-def _items(items: Sequence[object]) -> str:
-    return " and ".join(str(item) for item in items)
 
 
 def _chosen_checks(checks: str | None) -> tuple[str, ...]:
