@@ -1,0 +1,67 @@
+"""The interpreter as a backend: its artifact holds the program itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from magpie.backends.base import Artifact, Backend, Manifest, Options
+from magpie.backends.interp.engine import Program
+from magpie.diagnostics import Diagnostic
+from magpie.ir.layout import WORD8, KernelLayout, compute_layout
+from magpie.ir.nodes import Kernel
+from magpie.ir.ops import OPS
+
+__all__ = ["BACKEND", "InterpBackend"]
+
+# Tile products and device-side allocation are rows that only GPU backends implement.
+_MISSING = frozenset({"tensor_cores", "device_malloc"})
+_TYPES = frozenset({"int64", "float16", "float64", "f16", "bf16", "f64"})
+
+
+def _prepare(kernel: Kernel) -> Kernel:
+    """As `magpie.passes.prepare`, but every op stays as the user wrote it: the sanitizer judges those, not expansions."""
+    from magpie.passes.dce import drop_dead
+    from magpie.passes.inline import inline_calls
+    from magpie.passes.structs import split_structs
+
+    return drop_dead(split_structs(inline_calls(kernel)))
+
+
+class InterpBackend(Backend):
+    """Runs Kernel IR on NumPy. Has every capability that one process can give."""
+
+    id = "interp"
+    extension = ".kir"
+    manifest = Manifest(
+        "interp",
+        frozenset({row.capability for row in OPS.values() if row.capability} - _MISSING) | _TYPES,
+        max_workgroup_size=1024,
+        max_shared_bytes=1 << 20,
+        alignment=1,
+    )
+
+    def validate(self, kernel: Kernel) -> list[Diagnostic]:
+        """Nothing: the interpreter runs all of Kernel IR but tile products and device-side allocation."""
+        return []
+
+    def layout(self, kernel: Kernel) -> KernelLayout:
+        """Arguments in words of 8 bytes, as on the cpu."""
+        return compute_layout(kernel, WORD8)
+
+    def emit(self, kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
+        """An artifact whose payload is a `Program`; the blob is the printed kernel."""
+        from magpie.ir.printer import print_kernel
+
+        text = print_kernel(kernel)
+        program = Program(_prepare(kernel), kernel)
+        return Artifact(self.id, kernel.name, text.encode(), layout, self.extension, text, payload=program)
+
+    @property
+    def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
+        """``kir``: the kernel as it is executed."""
+        from magpie.ir.printer import print_kernel
+
+        return {"kir": lambda kernel, options: print_kernel(_prepare(kernel))}
+
+
+BACKEND = InterpBackend()
