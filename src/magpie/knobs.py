@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from magpie.errors import KnobError
 
@@ -251,6 +251,20 @@ test_seed: Knob[int] = _knob(
     _parse_seed,
     "The seed of the differential fuzz; a failure prints the one it ran with.",
 )  # fmt: skip
+
+
+def watch(*watched: Knob[Any]) -> Callable[[], tuple[object, ...]]:
+    """A function that gives the raw values of some knobs: equal results mean that nothing has changed.
+
+    For a launch, which must see a changed variable and has no time to parse six: `os.environ.get` takes 1 to 2 us, a
+    look into the dict behind it 0.05 us.
+    """
+    data, encode = getattr(os.environ, "_data", None), getattr(os.environ, "encodekey", None)
+    if isinstance(data, dict) and callable(encode):
+        get, keys = data.get, tuple(encode(knob.name) for knob in watched)
+    else:
+        get, keys = os.environ.get, tuple(knob.name for knob in watched)
+    return lambda: tuple(map(get, keys))
 
 
 def describe() -> list[KnobInfo]:

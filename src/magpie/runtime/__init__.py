@@ -1,0 +1,1 @@
+"""Devices, arrays, launches, dispatch and caches: everything that happens after a kernel is compiled."""

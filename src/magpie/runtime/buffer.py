@@ -1,0 +1,401 @@
+"""`Buffer`, the mp array: memory of a device with a shape, freed when nothing refers to it any more.
+
+A buffer's pointer, shape and strides never change; so what a launch needs of it (its key and its argument words) is
+made once, with it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from magpie.dtypes import DType, StructType, Type
+from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError
+from magpie.runtime.keys import FREED, MAX_RANK, SMALL, ArrayKey, array_key
+from magpie.runtime.types import numpy_type
+
+if TYPE_CHECKING:
+    import numpy
+
+    from magpie.runtime.device import Device
+    from magpie.runtime.driver import Allocation, MemoryHint
+
+__all__ = ["Buffer", "Memory", "allocate", "running"]
+
+#: Launches that are under way: a token of each -> (kernel's name, its arguments). Filled by launchers, read by `free`.
+running: dict[object, tuple[str, tuple[Any, ...]]] = {}
+
+_free_lock = threading.RLock()
+
+
+class Memory:
+    """One allocation. It goes back to the device when the last array on it is gone, or when one of them is freed."""
+
+    __slots__ = ("allocation", "arrays", "device", "exported", "hint", "parked")
+
+    def __init__(self, device: Device, nbytes: int, hint: MemoryHint, zero: bool) -> None:
+        self.device = device
+        self.hint = hint
+        self.exported = False
+        # Both stand here before alloc, which may raise: __del__ runs then too.
+        self.allocation: Allocation | None = None
+        self.parked: Allocation | None = None
+        self.allocation = device.driver.alloc(device.index, nbytes, hint, zero=zero)
+        self.arrays: weakref.WeakSet[Buffer] = weakref.WeakSet()
+
+    def release(self) -> None:
+        """Free now. Raises GpuError BufferError while a launch still uses this memory."""
+        with _free_lock:
+            if self.allocation is None:
+                return
+            # Keys first, then the look at running launches: a launch registers itself first and reads keys then, so one
+            # of the two sees the other.
+            keys = [(array, array._key) for array in self.arrays]
+            for array, _ in keys:
+                array._key = FREED
+            user = next((name for name, arguments in tuple(running.values()) if self._among(arguments)), None)
+            if user is not None:
+                for array, key in keys:
+                    array._key = key
+                raise GpuError(
+                    GpuErrorKind.BufferError,
+                    self.device.backend,
+                    f"the array is still used by a launch of kernel {user!r}",
+                    help="call mp.synchronize() before free(), or leave freeing to Python",
+                )
+            allocation, self.allocation = self.allocation, None
+            if self.exported:
+                # NumPy may still look at the memory: it goes when the last view does, and this object with it.
+                self.parked = allocation
+            else:
+                self.device.driver.free(self.device.index, allocation)
+
+    def _among(self, arguments: tuple[Any, ...]) -> bool:
+        return any(isinstance(a, Buffer) and a._memory is self for a in arguments)
+
+    def __del__(self) -> None:
+        allocation = self.allocation or self.parked
+        if allocation is not None:
+            self.device.driver.free(self.device.index, allocation)
+
+
+class Buffer:
+    """An array on a device. Make one with `mp.empty`, `mp.zeros`, `mp.full` or `mp.asarray`.
+
+    `dtype` is an mp type, `shape` a tuple; `strides` count elements, as in kernels (NumPy's count bytes). Indexing with
+    integers and slices gives views of the same memory; assigning to one copies. Reading waits for launches.
+    """
+
+    __slots__ = ("__weakref__", "_key", "_memory", "_offset", "_words", "dtype", "shape", "strides")
+
+    _key: ArrayKey
+    __array_priority__ = 10.0
+
+    def __init__(
+        self, memory: Memory, dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> None:
+        assert memory.allocation is not None
+        device = memory.device
+        self._memory = memory
+        self._offset = offset  # bytes from the start of the allocation
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        address = memory.allocation.address + offset
+        self._words = (address, *shape, *strides)
+        self._key = array_key(
+            dtype,
+            len(shape),
+            contiguous=strides == _row_major(shape) or _is_contiguous(shape, strides),
+            aligned=address % device.alignment == 0,
+            small=sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1 < SMALL,
+            writable=True,
+            device=device,
+        )
+        memory.arrays.add(self)
+
+    # --- facts -------------------------------------------------------------------------------------------------------
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def device(self) -> Device:
+        """The device whose memory this is."""
+        return self._memory.device
+
+    @property
+    def memory_hint(self) -> MemoryHint:
+        """The hint that the memory was asked for with."""
+        return self._memory.hint
+
+    @property
+    def contiguous(self) -> bool:
+        """C order without gaps."""
+        return _is_contiguous(self.shape, self.strides)
+
+    @property
+    def freed(self) -> bool:
+        """True once `free` was called on this array, or on one that shares its memory."""
+        return self._memory.allocation is None
+
+    def free(self) -> None:
+        """Give the memory back now, for all arrays that share it; a second call does nothing.
+
+        Raises GpuError BufferError, naming the launch, while one still uses the memory. Without this call the memory
+        goes when the last array on it does. What NumPy still views stays readable to it.
+        """
+        self._memory.release()
+
+    def _span(self) -> tuple[int, int]:
+        """First byte and the one after the last, as device addresses."""
+        low = high = self._words[0]
+        for n, s in zip(self.shape, self.strides, strict=True):
+            if n == 0:
+                return low, low
+            if s < 0:
+                low += (n - 1) * s * self.itemsize
+            else:
+                high += (n - 1) * s * self.itemsize
+        return low, high + self.itemsize
+
+    # --- host access -------------------------------------------------------------------------------------------------
+    def to_numpy(self) -> numpy.ndarray[Any, Any]:
+        """A new NumPy array with a copy of the content. Waits for launches that use this array."""
+        import numpy as np
+
+        device = self._ready()
+        if device.driver.host_memory:
+            return np.array(self._view())
+        if not self.contiguous:
+            raise device.driver.unsupported("reading a view with gaps: read the whole array and slice the copy")
+        result = np.empty(self.shape, numpy_type(self.dtype))
+        device.driver.copy_out(device.index, result.ctypes.data, self._words[0], self.nbytes)
+        return result
+
+    def _ready(self) -> Device:
+        if self._memory.allocation is None:
+            raise freed_error()
+        device = self._memory.device
+        device.driver.synchronize(device.index)
+        return device
+
+    def _view(self) -> numpy.ndarray[Any, Any]:
+        """A NumPy array on the same memory (host memory only)."""
+        import numpy as np
+
+        return np.asarray(_HostView(self))
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        device = self._ready()
+        if not device.driver.host_memory:
+            raise AttributeError("__array_interface__")  # NumPy then asks for __array__
+        self._memory.exported = True
+        dtype = numpy_type(self.dtype)
+        return {
+            "version": 3,
+            "data": (self._words[0], False),
+            "shape": self.shape,
+            "strides": tuple(s * self.itemsize for s in self.strides),
+            "typestr": dtype.str,
+            "descr": dtype.descr if dtype.names is None else [("", dtype.str)],
+        }
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+        device = self._ready()
+        if device.driver.host_memory and not copy:
+            view = self._view()
+            return view if dtype is None or view.dtype == dtype else view.astype(dtype)
+        if copy is False:
+            raise ValueError("an array in device memory cannot be seen without a copy")
+        result = self.to_numpy()
+        return result if dtype is None else result.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if not self._ready().driver.host_memory:
+            raise BufferError("DLPack export of device memory is not supported yet; use to_numpy()")
+        return self._view().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if not self._ready().driver.host_memory:
+            raise BufferError("DLPack export of device memory is not supported yet; use to_numpy()")
+        return (1, 0)  # kDLCPU
+
+    # --- views -------------------------------------------------------------------------------------------------------
+    def __getitem__(self, index: Any) -> Buffer:
+        if self._memory.allocation is None:
+            raise freed_error()
+        shape, strides, offset = _slice(self, index)
+        return Buffer(self._memory, self.dtype, shape, strides, self._offset + offset * self.itemsize)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        target = self[index]
+        device = target._ready()
+        if device.driver.host_memory:
+            target._view()[...] = value
+            return
+        if not target.contiguous:
+            raise device.driver.unsupported("assigning to a view with gaps: assign to the whole array")
+        import numpy as np
+
+        data = np.ascontiguousarray(np.broadcast_to(np.asarray(value, numpy_type(self.dtype)), target.shape))
+        device.driver.copy_in(device.index, target._words[0], data.ctypes.data, data.nbytes)
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> Buffer:
+        """A view of the same elements in C order under another shape, of which one extent may be -1.
+
+        The array must be contiguous.
+        """
+        if not self.contiguous:
+            raise LaunchValueError(
+                "only a contiguous array can be reshaped without a copy", diagnostic="MPG_LAUNCH_1018"
+            )
+        wanted = check_shape(shape[0] if len(shape) == 1 else shape, allow_unknown=True)
+        if -1 in wanted:
+            rest = -math.prod(wanted)
+            wanted = tuple((self.size // rest if rest else 0) if n == -1 else n for n in wanted)
+        if math.prod(wanted) != self.size:
+            raise LaunchValueError(f"an array of shape {self.shape} has {self.size} elements: it cannot be {wanted}")
+        return Buffer(self._memory, self.dtype, wanted, _row_major(wanted), self._offset)
+
+    def item(self) -> Any:
+        """The only element, as a Python or NumPy scalar."""
+        if self.size != 1:
+            raise LaunchValueError(f"item() needs an array of one element; this one has {self.size}")
+        return self.to_numpy().reshape(()).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array of rank 0")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        state = ", freed" if self.freed else ""
+        return f"<mp array {self.dtype!r} {self.shape} on {self._memory.device.id}{state}>"
+
+
+class _HostView:
+    """Carries the array interface to NumPy without the public property's class: NumPy keeps it, it keeps the memory."""
+
+    __slots__ = ("__array_interface__", "buffer")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.__array_interface__ = buffer.__array_interface__
+
+
+def freed_error() -> GpuError:
+    """The error for touching an array after `free`."""
+    return GpuError(
+        GpuErrorKind.BufferError,
+        "",
+        "the array was freed",
+        diagnostic="MPG_LAUNCH_1015",
+        help="keep the array until the work on it is done; free() is never needed for correctness",
+    )
+
+
+def allocate(device: Device, shape: tuple[int, ...], dtype: Type, hint: MemoryHint, *, zero: bool = False) -> Buffer:
+    """A contiguous array in new memory. Raises GpuError OutOfMemory."""
+    memory = Memory(device, math.prod(shape) * dtype.itemsize, hint, zero)
+    return Buffer(memory, dtype, shape, _row_major(shape), 0)
+
+
+def check_shape(shape: Any, *, allow_unknown: bool = False) -> tuple[int, ...]:
+    """`shape` as a tuple of at most `MAX_RANK` ints, none negative (one may be -1 with `allow_unknown`)."""
+    extents: list[int] = []
+    items = shape if isinstance(shape, tuple | list) else (shape,)
+    for n in items:
+        if isinstance(n, bool) or not hasattr(n, "__index__"):
+            raise LaunchTypeError(f"a shape is an int or a tuple of ints; it has {n!r}")
+        extents.append(n.__index__())
+    if any(n < 0 for n in extents) and not (allow_unknown and extents.count(-1) == 1 and min(extents) == -1):
+        raise LaunchValueError(f"a shape has no negative extents; got {tuple(extents)}")
+    if len(extents) > MAX_RANK:
+        raise LaunchValueError(
+            f"arrays have at most {MAX_RANK} dimensions; got {len(extents)}", diagnostic="MPG_LAUNCH_1018"
+        )
+    return tuple(extents)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):
+        strides[d] = strides[d + 1] * max(1, shape[d + 1])
+    return tuple(strides)
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """C order; the stride of an extent of 1 does not matter, nor do those of an empty array (as in NumPy)."""
+    expected = 1
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if n == 0:
+            return True
+        if n != 1 and s != expected:
+            return False
+        expected *= n
+    return True
+
+
+def _slice(array: Buffer, index: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides and element offset of a view by integers, slices and one ellipsis."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if items.count(Ellipsis) > 1:
+        raise IndexError("an index has at most one ellipsis")
+    if Ellipsis in items:
+        at = items.index(Ellipsis)
+        items[at : at + 1] = [slice(None)] * (array.ndim - len(items) + 1)
+    if len(items) > array.ndim:
+        raise IndexError(f"{len(items)} indices for an array of rank {array.ndim}")
+    items += [slice(None)] * (array.ndim - len(items))
+    shape: list[int] = []
+    strides: list[int] = []
+    offset = 0
+    for d, item in enumerate(items):
+        n, stride = array.shape[d], array.strides[d]
+        if isinstance(item, slice):
+            span = range(*item.indices(n))
+            shape.append(len(span))
+            strides.append(stride * span.step)
+            offset += span.start * stride if len(span) else 0
+        elif hasattr(item, "__index__") and not isinstance(item, bool):
+            i = item.__index__()
+            if not -n <= i < n:
+                raise IndexError(f"index {i} is out of bounds for dimension {d} of extent {n}")
+            offset += (i + n if i < 0 else i) * stride
+        else:
+            raise TypeError(f"an mp array is indexed by ints, slices and ...; got {type(item).__name__}")
+    return tuple(shape), tuple(strides), offset
+
+
+def type_name(dtype: Type) -> str:
+    """The name of an element type for messages."""
+    return dtype.name if isinstance(dtype, DType | StructType) else repr(dtype)

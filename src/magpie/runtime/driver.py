@@ -1,0 +1,170 @@
+"""The interface of a driver: what the runtime asks of one vendor API, or of the host.
+
+A driver sees artifacts and memory, never Kernel IR. Every failure is a `GpuError` that carries the vendor's own code. A
+vendor library that is missing makes `probe` give a reason, never an import error.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from magpie.errors import GpuError, GpuErrorKind
+
+if TYPE_CHECKING:
+    from magpie.backends.base import Artifact, Manifest
+    from magpie.ir.layout import KernelLayout
+
+__all__ = [
+    "Allocation",
+    "Call",
+    "DeviceInfo",
+    "Dims",
+    "Driver",
+    "LaunchShape",
+    "Loaded",
+    "MemoryHint",
+    "MemoryStats",
+]
+
+Dims = tuple[int, int, int]
+
+#: Runs one launch on arguments that are already packed; what `Loaded.bind` gives.
+Call = Callable[..., None]
+
+
+class MemoryHint(enum.IntEnum):
+    """Where memory should lie; names and numbers of `gpu.MemoryHint` (specification, 9.3). A wish, never a demand."""
+
+    Auto = 0
+    DeviceLocal = 1
+    Unified = 2
+    Staging = 3
+    Cached = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a driver tells about one of its devices. Sizes in bytes; `backends` can all run on this device."""
+
+    name: str
+    index: int
+    manifest: Manifest
+    subgroup_size: int
+    memory_total: int
+    backends: tuple[str, ...]
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory that a driver gave out: its address on the device, its size, and whatever keeps it alive."""
+
+    address: int
+    nbytes: int
+    owner: Any = None
+
+
+@dataclass(slots=True)
+class MemoryStats:
+    """What is allocated now: id of the allocation to bytes. A dict's own operations are atomic, even in a finalizer."""
+
+    live: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def buffers(self) -> int:
+        """Allocations that are not freed."""
+        return len(self.live)
+
+    @property
+    def nbytes(self) -> int:
+        """Their size together."""
+        return sum(tuple(self.live.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """Everything about a launch that is not an argument. `shared`: extents of each shared array of the layout."""
+
+    grid: Dims
+    block: Dims
+    shared: tuple[tuple[int, ...], ...] = ()
+    stream: Any = None
+
+
+class Loaded(Protocol):
+    """An artifact that is ready to run on one device."""
+
+    layout: KernelLayout
+
+    def bind(self, shape: LaunchShape) -> Call:
+        """A function that launches in this shape; it takes the layout's words in order (see `arguments.Packer`).
+
+        Raises GpuError where the device cannot run the shape. The function may be called from several threads at once.
+        """
+
+
+class Driver(ABC):
+    """One vendor API, or the host. An object of it is made once and probed; its devices live as long as it does."""
+
+    id: str
+    #: Device memory is host memory: host arrays are passed by their address, and nothing is copied.
+    host_memory = False
+
+    def __init__(self) -> None:
+        self.stats = MemoryStats()
+
+    @abstractmethod
+    def probe(self) -> str | None:
+        """Why this driver cannot be used here, or None when it can. Opens the vendor's library on the first call."""
+
+    @abstractmethod
+    def devices(self) -> Sequence[DeviceInfo]:
+        """The devices, in the vendor's order."""
+
+    @abstractmethod
+    def alloc(self, device: int, nbytes: int, hint: MemoryHint = MemoryHint.Auto, *, zero: bool = False) -> Allocation:
+        """Memory of `nbytes`, aligned to the target's alignment fact. Raises GpuError OutOfMemory."""
+
+    @abstractmethod
+    def free(self, device: int, allocation: Allocation) -> None:
+        """Give memory back. Never raises: it runs in finalizers."""
+
+    @abstractmethod
+    def copy_in(self, device: int, address: int, host: int, nbytes: int) -> None:
+        """Host memory to device memory, complete on return."""
+
+    @abstractmethod
+    def copy_out(self, device: int, host: int, address: int, nbytes: int) -> None:
+        """Device memory to host memory, complete on return."""
+
+    @abstractmethod
+    def copy(self, device: int, to: int, source: int, nbytes: int) -> None:
+        """Device memory to memory of the same device."""
+
+    @abstractmethod
+    def load(self, device: int, artifact: Artifact, **options: Any) -> Loaded:
+        """Make an artifact ready to run. Raises GpuError InvalidKernel for a blob that is damaged or foreign."""
+
+    def memory_available(self, device: int) -> int:
+        """Bytes that an allocation could get now; 0 where the vendor does not tell."""
+        return 0
+
+    def create_stream(self, device: int) -> Any:
+        """A queue of the vendor's. None where every launch is complete on return."""
+        return None
+
+    def synchronize(self, device: int, stream: Any = None) -> None:
+        """Wait until all work of the stream, or of the device, is done."""
+        return
+
+    def record_event(self, device: int, stream: Any) -> Any:
+        """A mark in the stream; None where there are no streams."""
+        return None
+
+    def unsupported(self, what: str) -> GpuError:
+        """The error for an operation that this driver does not have."""
+        return GpuError(GpuErrorKind.Unsupported, self.id, what)

@@ -1,0 +1,1 @@
+"""One driver a vendor API. A driver sees artifacts, never Kernel IR."""

@@ -1,0 +1,258 @@
+"""The cpu driver: compiled code in this process, workgroups spread over threads inside one native call.
+
+A bound launch keeps the memory blocks that it describes its launches in (see `backends.cpu.launch_block`) and fills the
+part that changes with one `struct.pack_into`. Blocks are taken from a list and put back: `pop` and `append` are atomic,
+so launches from many threads, and one from a finalizer in the middle of another, never share a block.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magpie import knobs
+from magpie.backends.base import Artifact
+from magpie.backends.cpu import abi, threads
+from magpie.backends.cpu.launch_block import ARGUMENTS, LaunchBlock
+from magpie.backends.registry import backend
+from magpie.errors import GpuError, GpuErrorKind
+from magpie.ir.layout import KernelLayout
+from magpie.runtime import cache, hostmem
+from magpie.runtime.driver import Call, DeviceInfo, LaunchShape
+from magpie.runtime.drivers.host import HostDriver
+from magpie.runtime.packing import struct_format
+
+if TYPE_CHECKING:
+    from magpie.backends.cpu.loader import LoadedImage
+
+__all__ = ["CpuDriver"]
+
+# What changes between two launches of one block, from its byte 64 on: next, cancel, error, tickets, kernel, then the
+# arguments. tests/unit/test_runtime_cpu.py compares it with what LaunchBlock.fill writes.
+_FROM = 64
+_RESET = "q56xi4xQi4xQ96x"
+
+# Work-items up to which a launch stays on the calling thread: waking others costs 1.5 to 5 us.
+_SMALL = 1024
+
+_RECORD_BYTES = 1 << 16
+
+
+class CpuDriver(HostDriver):
+    """One device: the processors that this process may use."""
+
+    id = "cpu"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arenas = _Arenas()
+        self._lock = threading.Lock()
+        self._launcher: threads.Launcher | None = None
+
+    def launcher(self) -> threads.Launcher:
+        """The native launch code: one for all kernels, from the disk cache where that has it."""
+        if self._launcher is None:
+            with self._lock:
+                if self._launcher is None:
+                    self._launcher = _load_launcher()
+        return self._launcher
+
+    def probe(self) -> str | None:
+        if struct.calcsize("P") != 8:
+            return "it needs a 64-bit process"
+        return None
+
+    def devices(self) -> Sequence[DeviceInfo]:
+        count = threads.default_threads()
+        return (
+            DeviceInfo(
+                name=_processor_name(),
+                index=0,
+                manifest=backend("cpu").manifest,
+                subgroup_size=0,
+                memory_total=hostmem.total_bytes(),
+                backends=("cpu", "interp"),
+                properties={"threads": count},
+            ),
+        )
+
+    def load(self, device: int, artifact: Artifact, **options: Any) -> _Loaded:
+        from magpie.backends.cpu.loader import LoadError, restore
+
+        try:
+            return _Loaded(self, artifact, restore(artifact.blob).load())
+        except LoadError as error:
+            raise GpuError(GpuErrorKind.InvalidKernel, self.id, f"kernel {artifact.kernel!r}: {error}") from None
+
+
+def _load_launcher() -> threads.Launcher:
+    from magpie.backends.cpu.loader import LoadError
+    from magpie.backends.llvm.codegen import host_fingerprint
+
+    store = cache.current()
+    key = cache.plain_key("cpu launcher", host_fingerprint())
+    found = store.load(key) if store is not None else None
+    if found is not None:
+        try:
+            return threads.Launcher.from_bytes(found.blob)
+        except LoadError:
+            pass
+    made = threads.Launcher.compile()
+    if store is not None:
+        layout = KernelLayout("launcher", "", (), 0, (), None)
+        store.store(key, Artifact("cpu", "launcher", made.to_bytes(), layout, ""))
+    return made
+
+
+class _Arenas:
+    """Memory for shared, local and context arrays, reused between launches; the content is arbitrary."""
+
+    def __init__(self) -> None:
+        self._free: list[Any] = []
+
+    def take(self, nbytes: int) -> Any:
+        while self._free:
+            try:
+                found = self._free.pop()
+            except IndexError:  # another thread took the last one
+                break
+            if found.nbytes >= nbytes + abi.ARENA_ALIGN:
+                return found
+        import numpy as np
+
+        try:
+            return np.empty(max(1 << 16, 1 << (nbytes + abi.ARENA_ALIGN - 1).bit_length()), np.uint8)
+        except (MemoryError, ValueError):
+            raise GpuError(
+                GpuErrorKind.OutOfMemory,
+                "cpu",
+                f"the kernel's own storage needs {nbytes} bytes for all threads together",
+                diagnostic="MPG_LAUNCH_1010",
+            ) from None
+
+    def give(self, arena: Any) -> None:
+        if len(self._free) < 8:
+            self._free.append(arena)
+
+
+class _Loaded:
+    """Code that is mapped, and everything about it that does not depend on a launch."""
+
+    __slots__ = ("_address", "_driver", "_image", "_info", "layout")
+
+    def __init__(self, driver: CpuDriver, artifact: Artifact, image: LoadedImage) -> None:
+        self.layout: KernelLayout = artifact.layout
+        self._driver = driver
+        self._info = artifact.info
+        self._image = image  # unmapped when this object goes
+        self._address = image.address(artifact.info["entry"])
+
+    def bind(self, shape: LaunchShape) -> Call:
+        grid, block = shape.grid, shape.block
+        total = grid[0] * grid[1] * grid[2]
+        items = total * block[0] * block[1] * block[2]
+        count = 1 if total < 2 or items <= _SMALL else min(total, knobs.cpu_threads() or threads.default_threads())
+        extents = [n for f, ns in zip(self.layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
+        stride = abi.arena_bytes(self._info, block, extents)
+        fixed = {
+            "kernel": self._address,
+            "total": total,
+            "chunk": threads.pick_chunk(total, count),
+            "threads": count,
+            "parallel": threads.openmp_parallel() if count > 1 else 0,
+            "stride": stride,
+        }
+        words = struct.pack(f"<{6 + len(extents)}q", *grid, *block, *extents)
+        size = abi.launch_block_size(self.layout, self._info)
+        tail = self.layout.size
+
+        def make() -> _Block:
+            made = LaunchBlock(size)
+            made.fill(**fixed)
+            made.arguments[tail : tail + len(words)] = words
+            rest = (ctypes.c_char * (ARGUMENTS - _FROM + size)).from_address(made.address + _FROM)
+            return made, rest
+
+        free: list[_Block] = []
+        launcher = self._driver.launcher()
+        pack_into = struct.Struct("<" + _RESET + struct_format(self.layout)).pack_into
+        if self._info.get("records") or stride or self._info.get("polls"):
+            return self._full_call(fixed, free, make, pack_into, tail + len(words))
+        run, address, image = launcher.run, self._address, self._image
+
+        def call(*arguments: Any, image: LoadedImage = image) -> None:  # the default keeps the code mapped
+            try:
+                mine = free.pop()
+            except IndexError:
+                mine = make()
+            pack_into(mine[1], 0, 0, 0, 0, 0, address, *arguments)
+            run(mine[0])
+            free.append(mine)
+
+        return call
+
+    def _full_call(
+        self, fixed: dict[str, int], free: list[_Block], make: Callable[[], _Block], pack_into: Any, record_at: int
+    ) -> Call:
+        """The call of a kernel that needs an arena, reports records or polls for Ctrl-C."""
+        info, arenas, run, address = self._info, self._driver._arenas, self._driver.launcher().run, self._address
+        polls, records = bool(info.get("polls")), bool(info.get("records"))
+        nbytes = fixed["stride"] * fixed["threads"]
+        image = self._image
+
+        def call(*arguments: Any, image: LoadedImage = image) -> None:
+            try:
+                mine = free.pop()
+            except IndexError:
+                mine = make()
+            made, rest = mine
+            arena = record = None
+            if nbytes:
+                arena = arenas.take(nbytes)
+                made.fill(**fixed, arenas=aligned_address(arena))
+            if records:
+                record = ctypes.create_string_buffer(_RECORD_BYTES)
+                abi.clear_records(record, _RECORD_BYTES)
+                struct.pack_into("<Q", made.arguments, record_at, ctypes.addressof(record))
+            pack_into(rest, 0, 0, 0, 0, 0, address, *arguments)
+            try:
+                run(made, polls=polls)
+            finally:
+                if arena is not None:
+                    arenas.give(arena)
+                if record is not None:
+                    _report(record, info)
+            free.append(mine)
+
+        return call
+
+
+_Block = tuple[LaunchBlock, Any]
+
+
+def aligned_address(arena: Any) -> int:
+    """The first address in an arena that is aligned as arenas must be."""
+    start: int = arena.ctypes.data
+    return start + -start % abi.ARENA_ALIGN
+
+
+def _report(record: Any, info: dict[str, Any]) -> None:
+    from magpie.runtime.records import report
+
+    report(record, info)
+
+
+def _processor_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith(("model name", "Model")):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or os.uname().machine

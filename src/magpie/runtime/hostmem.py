@@ -1,0 +1,106 @@
+"""How much memory this process may still take: the machine's, or the container's where that is less.
+
+Linux hands out more memory than it has and kills the process that touches it; an allocation that cannot be backed must
+therefore be refused before it is made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["available_bytes", "total_bytes"]
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def total_bytes() -> int:
+    """Physical memory of the machine or limit of the container in bytes; 0 where it cannot be found out."""
+    limits = [n for n in (_physical(), _cgroup_limit()) if n]
+    return min(limits, default=0)
+
+
+def available_bytes() -> int:
+    """Bytes that can still be had without swapping; a very large number where it cannot be found out."""
+    found = [n for n in (_meminfo("MemAvailable"), _cgroup_free()) if n is not None]
+    if not found:
+        total = _physical()
+        return total or 1 << 62
+    return min(found)
+
+
+def _physical() -> int:
+    if sys.platform == "win32":
+        return _windows_memory()
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+
+
+def _meminfo(name: str) -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith(name + ":"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _cgroup_limit() -> int | None:
+    """cgroup v2, then v1 (docs.kernel.org/admin-guide/cgroup-v2.html); "max" and huge numbers mean no limit."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        limit = _read_number(_CGROUP / name)
+        if limit is not None and limit < 1 << 60:
+            return limit
+    return None
+
+
+def _cgroup_free() -> int | None:
+    limit = _cgroup_limit()
+    if limit is None:
+        return None
+    for used_name, stat_name, key in (
+        ("memory.current", "memory.stat", "inactive_file"),
+        ("memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+    ):
+        used = _read_number(_CGROUP / used_name)
+        if used is None:
+            continue
+        # Clean file pages count as used and are given back under pressure.
+        try:
+            stat = dict(line.split() for line in (_CGROUP / stat_name).read_text(encoding="ascii").splitlines())
+            used -= int(stat.get(key, 0))
+        except (OSError, ValueError):
+            pass
+        return max(0, limit - used)
+    return None
+
+
+def _windows_memory() -> int:
+    class Status(ctypes.Structure):
+        _fields_ = [  # the form that ctypes asks for
+            ("length", ctypes.c_uint32),
+            ("load", ctypes.c_uint32),
+            *(
+                (name, ctypes.c_uint64)
+                for name in ("total", "free", "page", "page_free", "virtual", "virtual_free", "ext")
+            ),
+        ]
+
+    status = Status()
+    status.length = ctypes.sizeof(Status)
+    kernel32 = getattr(ctypes, "windll").kernel32  # noqa: B009  # exists on Windows only
+    return int(status.total) if kernel32.GlobalMemoryStatusEx(ctypes.byref(status)) else 0

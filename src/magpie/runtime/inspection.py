@@ -1,0 +1,235 @@
+"""What a kernel can show of itself without running: artifacts, stages, diagnostics, variants."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from magpie import knobs
+from magpie.backends.base import Artifact, Options
+from magpie.backends.registry import backend as find_backend
+from magpie.backends.registry import backend_ids, canonical
+from magpie.diagnostics.diagnostic import CompileError, CompileWarning, Diagnostic
+from magpie.dtypes import DType
+from magpie.errors import GpuError, LaunchTypeError, LaunchValueError
+from magpie.frontend.python.annotations import NO_DEFAULT, Parameter
+from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg
+from magpie.language.declare import Array, ArrayAnnotation
+from magpie.runtime.arguments import bind, check_constant, describe_args, signature
+from magpie.runtime.specialise import Variant, compile_artifact, facts_for
+from magpie.runtime.types import struct_type
+
+if TYPE_CHECKING:
+    from magpie.ir.nodes import Kernel as KernelIR
+    from magpie.runtime.kernel import Kernel
+
+__all__ = ["VariantInfo", "check_kernel", "compile_kernel", "inspect_kernel", "stage_names", "variants"]
+
+_RANKS = (1, 2, 3, 4, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class VariantInfo:
+    """One compiled specialisation: for which arguments, under which facts, on what, and whether it came from disk."""
+
+    args: tuple[Arg, ...]
+    facts: str
+    device: str
+    options: Options
+    from_cache: bool
+    blob_bytes: int
+    info: dict[str, Any]
+
+    def __str__(self) -> str:
+        source = "disk cache" if self.from_cache else "compiled"
+        return f"{describe_args(self.args)} {self.facts} on {self.device} ({source}, {self.blob_bytes} bytes)"
+
+
+def compile_kernel(
+    kernel: Kernel,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    backend: str,
+    arch: str,
+    gang: int,
+    checked: bool | None,
+    variant: str,
+) -> Artifact:
+    """See `Kernel.compile`."""
+    if variant not in ("fast", "general"):
+        raise LaunchValueError(f"variant= takes 'fast' or 'general'; got {variant!r}")
+    id_ = find_backend(backend).id
+    wanted = kernel.checked if checked is None else checked
+    options = Options(
+        arch=arch, checked=knobs.checked() if wanted is None else wanted, gang=gang or (knobs.cpu_gang() or 0)
+    )
+    ir = _lowered(kernel, args, kwargs)
+    return compile_artifact(replace(ir, facts=facts_for(ir, Variant(variant == "fast", False))), id_, options)
+
+
+def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict[str, Any], backend: str | None) -> str:
+    """See `Kernel.inspect`."""
+    name = stage.lower()
+    if backend is not None:
+        candidates = [canonical(backend)]
+    else:
+        # A stage that several backends have is shown by the one that a launch would use.
+        candidates = list(dict.fromkeys([knobs.backend() or "cpu", *backend_ids()]))
+    known: list[str] = []
+    for id_ in candidates:
+        try:
+            found = find_backend(id_)
+        except (GpuError, ImportError):
+            if backend is not None:
+                raise
+            continue
+        known += [s for s in found.stages if s not in known]
+        if name in found.stages:
+            ir = _lowered(kernel, args, kwargs)
+            options = Options(checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
+            return found.stages[name](replace(ir, facts=facts_for(ir, Variant(True, False))), options)
+    raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
+
+
+def stage_names(backend: str | None) -> tuple[str, ...]:
+    """See `Kernel.stages`."""
+    found: dict[str, None] = {}
+    for id_ in [backend] if backend is not None else backend_ids():
+        try:
+            found |= dict.fromkeys(find_backend(id_).stages)
+        except (GpuError, ImportError):
+            if backend is not None:
+                raise
+    return tuple(found)
+
+
+def check_kernel(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Diagnostic]:
+    """See `Kernel.check`."""
+    found: list[Diagnostic] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CompileWarning)
+        try:
+            if not args and not kwargs and not _annotated(kernel.parameters):
+                return found
+            ir = _lowered(kernel, args, kwargs)
+            found += _validated(ir)
+        except CompileError as error:
+            found += error.diagnostics
+    warned = [w.message.diagnostic for w in caught if isinstance(w.message, CompileWarning) and w.message.diagnostic]
+    return list(dict.fromkeys([*warned, *found]))
+
+
+def _validated(ir: KernelIR) -> list[Diagnostic]:
+    """What the in-tree backends find; what only one of them cannot do stands with its own code."""
+    found: list[Diagnostic] = []
+    for id_ in backend_ids(plugins=False):
+        try:
+            found += find_backend(id_).validate(ir)
+        except (GpuError, ImportError):
+            continue
+    return found
+
+
+def variants(kernel: Kernel) -> list[VariantInfo]:
+    """See `Kernel.variants`."""
+    return [
+        VariantInfo(
+            s.args, s.variant.name, s.device.id, s.options, s.from_cache, len(s.artifact.blob), dict(s.artifact.info)
+        )
+        for s in kernel._specialiser().specialisations
+    ]
+
+
+# --- what to compile for ---------------------------------------------------------------------------------------------
+def _annotated(parameters: Sequence[Parameter]) -> bool:
+    return all(_annotation_arg(p) is not None for p in parameters)
+
+
+def _annotation_arg(p: Parameter) -> Arg | None:
+    """What the annotation (or the default) alone says; rank -1 for an array of any rank."""
+    if p.kind == "array" and p.type is not None:
+        return ArrayArg(p.type, -1 if p.rank is None else p.rank)
+    if p.kind == "scalar" and p.type is not None:
+        return ScalarArg(p.type)
+    if p.default is not NO_DEFAULT:
+        if p.kind == "constexpr":
+            return ConstArg(check_constant(p.default, p.name))
+        return signature((p,), (p.default,)).args[0]
+    return None
+
+
+def _lowered(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> KernelIR:
+    """The IR for these arguments; arrays without a rank are tried with each until one compiles."""
+    parameters = kernel.parameters
+    specialiser = kernel._specialiser()
+    if not args and not kwargs and not _annotated(parameters):
+        last = specialiser.specialisations[-1:]
+        if last:
+            return specialiser.lower(last[0].args)
+    given = _given(kernel, parameters, args, kwargs)
+    open_ranks = [i for i, a in enumerate(given) if isinstance(a, ArrayArg) and a.rank < 0]
+    first: CompileError | None = None
+    for ranks in itertools.product(_RANKS, repeat=min(len(open_ranks), 3)):
+        # Ranks beyond the third open one follow the first: nobody waits for 5**6 compiles.
+        chosen = dict(zip(open_ranks, itertools.chain(ranks, itertools.repeat(ranks[0] if ranks else 1)), strict=False))
+        full = tuple(
+            ArrayArg(a.type, chosen[i]) if isinstance(a, ArrayArg) and i in chosen else a for i, a in enumerate(given)
+        )
+        try:
+            return specialiser.lower(full)
+        except CompileError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _given(
+    kernel: Kernel, parameters: Sequence[Parameter], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Arg, ...]:
+    """One descriptor a parameter, from dtypes, annotations, arrays and numbers."""
+    filled = [
+        Parameter(p.name, p.kind, p.type, p.rank, _annotation_arg(p) or NO_DEFAULT, p.keyword_only) for p in parameters
+    ]
+    values = bind(kernel.__name__, filled, args, kwargs)
+    return tuple(_as_arg(p, v) for p, v in zip(parameters, values, strict=True))
+
+
+def _as_arg(p: Parameter, value: Any) -> Arg:
+    if isinstance(value, ArrayArg | ScalarArg | ConstArg) or type(value).__name__ == "WeakArg":
+        arg: Arg = value
+        return arg
+    if p.kind == "constexpr":
+        return ConstArg(check_constant(value, p.name))
+    if value is Array or (isinstance(value, ArrayAnnotation) and value.type is None):
+        if p.kind == "array" and p.type is not None:
+            return ArrayArg(p.type, -1 if p.rank is None else p.rank)
+        raise LaunchTypeError(f"argument {p.name!r}: mp.Array needs an element type here, as in mp.Array[mp.f32, 1]")
+    if isinstance(value, ArrayAnnotation):
+        assert value.type is not None
+        _agree(p, p.kind == "scalar", value)
+        if p.type is not None and p.type != value.type:
+            _agree(p, True, value)
+        rank = value.rank if value.rank is not None else p.rank
+        if p.rank is not None and rank != p.rank:
+            _agree(p, True, value)
+        return ArrayArg(value.type, -1 if rank is None else rank)
+    struct = struct_type(value) if isinstance(value, type) else None
+    if isinstance(value, DType) or struct is not None:
+        type_ = value if isinstance(value, DType) else struct
+        assert type_ is not None
+        _agree(p, p.kind == "array" or (p.type is not None and p.type != type_), value)
+        return ScalarArg(type_)
+    return signature((p,), (value,)).args[0]
+
+
+def _agree(p: Parameter, differs: bool, value: Any) -> None:
+    if differs:
+        from magpie.runtime.arguments import describe_parameter
+
+        raise LaunchTypeError(
+            f"argument {p.name!r} is given as {value!r}, and the kernel declares {describe_parameter(p)}",
+            diagnostic="MPG_LAUNCH_1002",
+        )

@@ -1,0 +1,297 @@
+"""`@mp.kernel` and `Kernel`: what a user holds of a kernel.
+
+Importing this module and decorating a function cost microseconds: the source is read, and NumPy, the frontend and the
+backends are imported, when a kernel is first launched or compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, overload
+
+from magpie.errors import LaunchTypeError, LaunchValueError, MagpieError, clean
+
+if TYPE_CHECKING:
+    from magpie.backends.base import Artifact
+    from magpie.diagnostics.diagnostic import Diagnostic
+    from magpie.frontend.python.annotations import Parameter
+    from magpie.runtime.device import Device
+    from magpie.runtime.inspection import VariantInfo
+    from magpie.runtime.launcher import Launcher, LaunchOptions
+    from magpie.runtime.specialise import Specialiser
+
+__all__ = ["Kernel", "kernel"]
+
+_Workgroup = int | tuple[int, ...] | None
+
+# Bound launchers that are kept for `kernel[grid, block]`; a program with ever new grids must not grow without end.
+_BOUND = 256
+
+
+class Kernel:
+    """A function marked `@mp.kernel`. Launch it with `kernel[grid, block](*args)` or `kernel.launch(...)`.
+
+    Values of the closure and of globals are those of the first launch with such arguments. A kernel may be used from
+    several threads.
+    """
+
+    __wrapped__: FunctionType
+    __name__: str
+
+    def __init__(
+        self, fn: FunctionType, workgroup: _Workgroup, fastmath: bool, requires: Iterable[str], checked: bool | None
+    ) -> None:
+        update_wrapper(self, fn)
+        self.fn = fn
+        self.workgroup = None if workgroup is None else _declared(workgroup, fn.__name__)
+        self.fastmath = fastmath
+        self.requires = frozenset((requires,) if isinstance(requires, str) else requires)
+        self.checked = checked
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+        # Two tables, since 4 == 4.0 == True as keys: ints only in the first, types and all in the second.
+        self._by_ints: dict[tuple[Any, Any], Launcher] = {}
+        self._bound: dict[Any, Launcher] = {}
+
+    # --- launching ---------------------------------------------------------------------------------------------------
+    def __getitem__(self, shape: Any) -> Launcher:
+        """`kernel[grid, block]`, `kernel[grid, block, stream]` or `kernel[grid, block, stream, shared_bytes]`.
+
+        grid counts workgroups and block work-items; both are an int or a tuple of up to 3 ints. Where the declaration
+        fixes the workgroup size, `kernel[grid]` is enough.
+        """
+        if type(shape) is tuple and len(shape) == 2 and type(shape[0]) is int and type(shape[1]) is int:
+            found = self._by_ints.get(shape)
+            if found is None:
+                found = self._keep(self._by_ints, shape, shape[0], shape[1], self._options())
+            return found
+        items = shape if type(shape) is tuple else (shape,)
+        if not 1 <= len(items) <= 4:
+            raise LaunchTypeError(
+                f"{self.__name__}[...] takes a grid and a workgroup size, and perhaps a stream and shared_bytes; "
+                f"got {len(items)} items",
+                diagnostic="MPG_LAUNCH_1006",
+            )
+        grid, block, stream, shared_bytes = (*items, None, None, None)[:4]
+        return self._launcher(grid, block, self._options(stream=stream, shared_bytes=shared_bytes))
+
+    def launch(
+        self,
+        *,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...] | None = None,
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        device: str | Device | None = None,
+        stream: Any = None,
+        shared_bytes: int | None = None,
+        gang: int | None = None,
+        checked: bool | None = None,
+        backend: str | None = None,
+    ) -> None:
+        """Launch with everything named.
+
+        `device` ("cuda:0") or `backend` ("cpu") says where; left out, the arrays' device or the best one is used.
+        `shared_bytes` is only checked: the host computes what dynamic shared arrays need. `gang` is the number of
+        work-items that the cpu runs as lanes (4 to 64). `checked` compiles bounds, assert and division checks in.
+        Raises LaunchTypeError, LaunchValueError or GpuError before anything runs, and CompileError.
+        """
+        options = self._options(
+            device=device, stream=stream, shared_bytes=shared_bytes, gang=gang, checked=checked, backend=backend
+        )
+        self._launcher(grid, block, options)(*args, **(kwargs or {}))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """A kernel is launched over a grid, never called: this raises LaunchTypeError."""
+        raise LaunchTypeError(
+            f"kernel {self.__name__!r} was called like a function, without a grid",
+            diagnostic="MPG_LAUNCH_1006",
+            help=f"write {self.__name__}[grid, block](...), for example {self.__name__}[mp.cdiv(n, 256), 256](...)",
+        )
+
+    def _options(self, **named: Any) -> LaunchOptions:
+        from magpie.runtime.launcher import LaunchOptions
+
+        if named.get("checked") is None:
+            named["checked"] = self.checked
+        return LaunchOptions(**named)
+
+    def _launcher(self, grid: Any, block: Any, options: LaunchOptions) -> Launcher:
+        shape = (_with_types(grid), _with_types(block), options)
+        try:
+            found = self._bound.get(shape)
+        except TypeError:  # lists as grids, arrays: checked, and not kept
+            return self._make(grid, block, options)
+        return self._keep(self._bound, shape, grid, block, options) if found is None else found
+
+    def _keep(self, table: dict[Any, Launcher], key: Any, grid: Any, block: Any, options: LaunchOptions) -> Launcher:
+        made = self._make(grid, block, options)
+        if len(table) >= _BOUND:
+            table.clear()
+        table[key] = made
+        return made
+
+    def _make(self, grid: Any, block: Any, options: LaunchOptions) -> Launcher:
+        from magpie.runtime.launcher import Launcher
+
+        try:
+            return Launcher(self, grid, block, options)
+        except MagpieError as error:
+            raise clean(error) from None
+
+    # --- compiling ---------------------------------------------------------------------------------------------------
+    def compile(
+        self,
+        *args: Any,
+        backend: str = "cpu",
+        arch: str = "",
+        gang: int = 0,
+        checked: bool | None = None,
+        variant: str = "fast",
+        **kwargs: Any,
+    ) -> Artifact:
+        """Compile for a backend, with no device needed; the result has `.blob .text .layout .extension .save(path)`.
+
+        An argument is a dtype (mp.f32), `mp.Array[mp.f32, 2]`, an array or a number; parameters with a full annotation
+        may be left out. `variant` is "fast" (contiguous arrays that do not overlap) or "general" (nothing assumed).
+        """
+        from magpie.runtime import inspection
+
+        try:
+            return inspection.compile_kernel(self, args, kwargs, backend, arch, gang, checked, variant)
+        except MagpieError as error:
+            raise clean(error) from None
+
+    def inspect(self, stage: str = "kir", *args: Any, backend: str | None = None, **kwargs: Any) -> str:
+        """The text of a stage ("kir", "llvm", "asm", ...; see `stages`) for such arguments, as for `compile`.
+
+        Without arguments: of the kernel's annotations, or else of the last arguments that it was launched with.
+        """
+        from magpie.runtime import inspection
+
+        try:
+            return inspection.inspect_kernel(self, stage, args, kwargs, backend)
+        except MagpieError as error:
+            raise clean(error) from None
+
+    def stages(self, backend: str | None = None) -> tuple[str, ...]:
+        """The names of the stages that `inspect` and MAGPIE_DUMP show, of one backend or of all."""
+        from magpie.runtime import inspection
+
+        return inspection.stage_names(backend)
+
+    def check(self, *args: Any, **kwargs: Any) -> list[Diagnostic]:
+        """Compile without running, and give what was found instead of raising it.
+
+        Without arguments the annotations say what to compile; a kernel with a bare parameter then gives an empty list.
+        """
+        from magpie.runtime import inspection
+
+        return inspection.check_kernel(self, args, kwargs)
+
+    def sanitize(self, **options: Any) -> Any:
+        """Run on the interpreter with the sanitizer: `grid=, block=, args=, checks=(...)`; gives the reports."""
+        from magpie.runtime import sanitize
+
+        return sanitize.sanitize(self, **options)
+
+    def variants(self) -> list[VariantInfo]:
+        """What was compiled of this kernel in this process."""
+        from magpie.runtime import inspection
+
+        return inspection.variants(self)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters with what their annotations say. Raises CompileError for one that means nothing."""
+        found: tuple[Parameter, ...] | None = self._made.get("parameters")
+        if found is None:
+            from magpie.frontend.python.annotations import signature_of
+
+            found = self._made["parameters"] = signature_of(self.fn)
+        return found
+
+    def _key_function(self) -> Callable[..., Any]:
+        found: Callable[..., Any] | None = self._made.get("key")
+        if found is None:
+            from magpie.runtime.fastpath import key_function
+
+            found = self._made["key"] = key_function(self.parameters)
+        return found
+
+    def _specialiser(self) -> Specialiser:
+        with self._lock:
+            found: Specialiser | None = self._made.get("specialiser")
+            if found is None:
+                from magpie.runtime.specialise import Specialiser
+
+                found = self._made["specialiser"] = Specialiser(self.fn, self.workgroup, self.fastmath, self.requires)
+            return found
+
+    def __repr__(self) -> str:
+        size = f" workgroup={self.workgroup}" if self.workgroup else ""
+        return f"<kernel {self.__qualname__}{size}>"
+
+    __qualname__: str
+
+
+def _with_types(value: Any) -> Any:
+    """A grid or block with its types, since True == 1 == 1.0 as keys of a dict."""
+    if type(value) is tuple:
+        return tuple((type(v), v) for v in value)
+    return type(value), value
+
+
+def _declared(workgroup: Any, name: str) -> tuple[int, int, int]:
+    from magpie.runtime.grid import parse_block
+
+    return parse_block(workgroup, None, name)
+
+
+@overload
+def kernel(fn: Callable[..., Any]) -> Kernel: ...
+@overload
+def kernel(
+    fn: None = None,
+    *,
+    workgroup: _Workgroup = None,
+    fastmath: bool = False,
+    requires: Iterable[str] = (),
+    checked: bool | None = None,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(
+    fn: Callable[..., Any] | None = None,
+    *,
+    workgroup: _Workgroup = None,
+    fastmath: bool = False,
+    requires: Iterable[str] = (),
+    checked: bool | None = None,
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Mark a function as a kernel: `@mp.kernel` or `@mp.kernel(workgroup=(16, 16), ...)`.
+
+    `workgroup` fixes the workgroup size (the compiler then knows it); `fastmath` allows contraction, reassociation and
+    approximate functions; `requires` names capabilities that the kernel needs; `checked` compiles bounds, assert and
+    division checks in unless a launch says otherwise. The function's body is read when it is first compiled.
+    """
+    if fn is None:
+        return lambda f: kernel_of(f, workgroup, fastmath, requires, checked)
+    return kernel_of(fn, workgroup, fastmath, requires, checked)
+
+
+def kernel_of(
+    fn: Callable[..., Any], workgroup: _Workgroup, fastmath: bool, requires: Iterable[str], checked: bool | None
+) -> Kernel:
+    """What the decorator does once it has its options."""
+    if isinstance(fn, Kernel):
+        raise LaunchTypeError(f"kernel {fn.__name__!r} is marked @mp.kernel twice")
+    if not isinstance(fn, FunctionType):
+        raise LaunchTypeError(
+            f"@mp.kernel marks a function written with def; got {type(fn).__name__}",
+            help="options go by name: @mp.kernel(workgroup=256)" if isinstance(fn, int | tuple) else None,
+        )
+    if not isinstance(fastmath, bool):
+        raise LaunchValueError(f"fastmath= takes True or False; got {fastmath!r}")
+    return Kernel(fn, workgroup, fastmath, requires, checked)

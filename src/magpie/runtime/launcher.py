@@ -1,0 +1,303 @@
+"""A kernel bound to a launch shape: what `kernel[grid, block]` gives, and what `kernel.launch` uses.
+
+A launch that was seen before runs two small generated functions (`fastpath`). Every other one comes through `_plan`:
+check everything, choose the device, choose the variant, compile what is not compiled, and add a plan for the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from magpie import knobs
+from magpie.backends.base import Options
+from magpie.backends.registry import DISPLAY_NAMES
+from magpie.dtypes import Type, by_name
+from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, MagpieError, clean
+from magpie.frontend.signature import ScalarArg
+from magpie.ir.layout import BufferField, HostEnv, KernelLayout, evaluate
+from magpie.runtime import fastpath
+from magpie.runtime.arguments import Signature, bind, signature
+from magpie.runtime.device import Device
+from magpie.runtime.device import device as find_device
+from magpie.runtime.driver import Call, Dims, LaunchShape
+from magpie.runtime.grid import check_limit, parse_block, parse_grid
+from magpie.runtime.keys import SMALL
+from magpie.runtime.packing import Packer
+from magpie.runtime.specialise import GENERAL, Specialisation, Variant
+
+if TYPE_CHECKING:
+    from magpie.runtime.kernel import Kernel
+
+__all__ = ["LaunchOptions", "Launcher"]
+
+# Plans and shapes of a launcher are few; a program that makes them without end must not grow without end.
+_PLANS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """What a launch names besides grid and block. None: left to Magpie."""
+
+    device: str | Device | None = None
+    stream: Any = None
+    shared_bytes: int | None = None
+    gang: int | None = None
+    checked: bool | None = None
+    backend: str | None = None
+
+
+class Launcher:
+    """`kernel[grid, block]`: call it with the kernel's arguments."""
+
+    __slots__ = ("_key", "_plans", "block", "grid", "kernel", "options")
+
+    def __init__(self, kernel: Kernel, grid: Any, block: Any, options: LaunchOptions) -> None:
+        self.kernel = kernel
+        self.grid: Dims = parse_grid(grid)
+        self.block: Dims = parse_block(block, kernel.workgroup, kernel.__name__)
+        self.options = _checked_options(options)
+        self._plans: dict[Any, Callable[..., None]] = {}
+        self._key = kernel._key_function()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch. On NumPy arrays and other host arrays the launch is complete on return."""
+        if not kwargs:
+            try:
+                run = self._plans[self._key(*args)]
+            except (KeyError, TypeError, AttributeError):
+                pass  # new, or wrong: the long way finds out which
+            else:
+                run(*args)
+                return
+        try:
+            self._launch(args, kwargs)
+        except MagpieError as error:
+            raise clean(error) from None
+
+    def __repr__(self) -> str:
+        return f"<launch of kernel {self.kernel.__name__!r}, grid {self.grid}, workgroup {self.block}>"
+
+    # --- the long way ------------------------------------------------------------------------------------------------
+    def _launch(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        parameters = self.kernel.parameters
+        values = bind(self.kernel.__name__, parameters, args, kwargs)
+        found = signature(parameters, values)
+        if 0 in self.grid:
+            return
+        if knobs.sanitize():
+            from magpie.runtime import sanitize
+
+            sanitize.active(self, found.values)
+            return
+        try:
+            key = self._key(*found.values)
+            run = self._plans.get(key)
+        except (KeyError, TypeError):
+            key = run = None  # keyword-only parameters, values of rare types: never kept
+        if run is None:
+            run = self._plan(found)
+            if key is not None:
+                if len(self._plans) >= _PLANS:
+                    self._plans.clear()
+                self._plans[key] = run
+        run(*found.values)
+
+    def _plan(self, found: Signature) -> Callable[..., None]:
+        """The run function for arguments like these."""
+        device = self._device(found)
+        check_limit(self.block, device.max_workgroup_size, device.backend, device.name)
+        keys = [k for k in found.keys if k is not None]
+        items = 1
+        for g, b in zip(self.grid, self.block, strict=True):
+            items *= g * b
+        fast = items < SMALL and all(k.contiguous and k.small for k in keys)
+        aligned = fast and bool(keys) and all(k.aligned for k in keys)
+        special = self._specialise(found, Variant(fast, aligned), device)
+        self._check_access(found, special.artifact.layout)
+        return self._run(found, special, device, fast)
+
+    def _run(self, found: Signature, special: Specialisation, device: Device, fast: bool) -> Callable[..., None]:
+        layout = special.artifact.layout
+        shapes = _Shapes(self, special, device)
+        call = None if any(s.dynamic for s in layout.shared) else shapes.fixed()
+        general: Callable[..., None] | None = None
+        if fast:
+            # Made when two arrays first overlap: most programs never compile it.
+            later: list[Callable[..., None]] = []
+
+            def general(*args: Any) -> None:
+                if not later:
+                    later.append(self._run(found, self._specialise(found, GENERAL, device), device, False))
+                later[0](*args)
+
+        if not device.driver.host_memory:
+            raise device.driver.unsupported("launches on device memory are not there yet")
+        return fastpath.run_function(
+            self.kernel.__name__,
+            self.kernel.parameters,
+            layout,
+            _types(found, layout, self.kernel),
+            found.values,
+            call=call,
+            bind=shapes.bind,
+            general=general,
+        )
+
+    def _specialise(self, found: Signature, variant: Variant, device: Device) -> Specialisation:
+        options = Options(
+            checked=knobs.checked() if self.options.checked is None else self.options.checked,
+            gang=self.options.gang or knobs.cpu_gang() or 0,
+        )
+        return self.kernel._specialiser().get(found.args, variant, device, options)
+
+    def _device(self, found: Signature) -> Device:
+        named = self.options.device
+        if named is not None:
+            device = find_device(named)
+        elif self.options.backend is not None:
+            device = find_device(self.options.backend)
+        else:
+            device = find_device()
+            owners = [k.device for k in found.keys if k is not None and k.device is not None]
+            # A forced backend wins over where arrays lie, as long as it can reach them.
+            if owners and owners[0] is not device and knobs.backend() is None and knobs.device() is None:
+                device = owners[0]
+        for p, key in zip(self.kernel.parameters, found.keys, strict=True):
+            owner = key.device if key is not None else None
+            if (
+                owner is not None
+                and owner is not device
+                and not (owner.driver.host_memory and device.driver.host_memory)
+            ):
+                raise LaunchValueError(
+                    f"argument {p.name!r} lies on {owner.id}, and the launch runs on {device.id}",
+                    backend=device.backend,
+                    diagnostic="MPG_LAUNCH_1008",
+                    help="copy it with mp.asarray(x, device=...), or launch on its device",
+                )
+        return device
+
+    def _check_access(self, found: Signature, layout: KernelLayout) -> None:
+        fields = {f.name: f for f in layout.params}
+        for p, key in zip(self.kernel.parameters, found.keys, strict=True):
+            field = fields.get(p.name)
+            if key is None or key.writable or not isinstance(field, BufferField):
+                continue
+            if field.access in ("write", "read_write"):
+                raise LaunchValueError(
+                    f"argument {p.name!r} is read-only, and the kernel writes to it; nothing was run",
+                    diagnostic="MPG_LAUNCH_1005",
+                    help=f"pass a copy: {p.name}.copy() (arrays of JAX are always read-only: np.array({p.name}))",
+                )
+
+
+class _Shapes:
+    """The bound calls of one specialisation in one launcher: one, or one per extents of dynamic shared arrays."""
+
+    def __init__(self, launcher: Launcher, special: Specialisation, device: Device) -> None:
+        self.launcher = launcher
+        self.special = special
+        self.device = device
+        self.layout = special.artifact.layout
+        self.packer = Packer(self.layout)
+        self.calls: dict[tuple[tuple[int, ...], ...], Call] = {}
+
+    def fixed(self) -> Call:
+        """The call of a kernel whose shared arrays have constant shapes."""
+        return self._call(tuple(tuple(int(n) for n in s.extents) for s in self.layout.shared))  # type: ignore[arg-type]
+
+    def bind(self, words: tuple[Any, ...]) -> Call:
+        """The call for these argument words: the host evaluates the extents (DESIGN 7, dynamic shared memory)."""
+        values = self.packer.split(words)
+        buffers = {p.name: values[p.name] for p in self.layout.params if isinstance(p, BufferField)}
+        env = HostEnv(
+            scalars={n: v for n, v in values.items() if n not in buffers},
+            extents={n: v[1] for n, v in buffers.items()},
+            strides={n: v[2] for n, v in buffers.items()},
+            workgroup_size=self.launcher.block,
+            num_workgroups=self.launcher.grid,
+        )
+        extents = tuple(tuple(evaluate(n, env) for n in s.extents) for s in self.layout.shared)
+        for field, ns in zip(self.layout.shared, extents, strict=True):
+            if min(ns, default=0) < 0:
+                raise LaunchValueError(
+                    f"shared array {field.name!r} would have the shape {ns}", diagnostic="MPG_LAUNCH_1012"
+                )
+        found = self.calls.get(extents)
+        if found is None:
+            if len(self.calls) >= _PLANS:
+                self.calls.clear()
+            found = self.calls[extents] = self._call(extents)
+        return found
+
+    def _call(self, extents: tuple[tuple[int, ...], ...]) -> Call:
+        launcher, device = self.launcher, self.device
+        total = dynamic = 0
+        for field, ns in zip(self.layout.shared, extents, strict=True):
+            size = field.itemsize
+            for n in ns:
+                size *= n
+            total += size
+            dynamic += size if field.dynamic else 0
+        given = launcher.options.shared_bytes
+        if given is not None and given < dynamic:
+            raise LaunchValueError(
+                f"kernel {self.layout.kernel!r} needs {dynamic} bytes of dynamic shared memory; shared_bytes={given}",
+                diagnostic="MPG_LAUNCH_1011",
+                help="leave shared_bytes out: the host computes what is needed",
+            )
+        if total > device.max_shared_bytes:
+            raise LaunchValueError(
+                f"the shared arrays of kernel {self.layout.kernel!r} need {total} bytes, and {device.name} has "
+                f"{device.max_shared_bytes} for a workgroup",
+                backend=device.backend,
+                diagnostic="MPG_LAUNCH_1012",
+            )
+        stream = launcher.options.stream
+        handle = getattr(stream, "handle", None)
+        return self.special.loaded.bind(LaunchShape(launcher.grid, launcher.block, extents, handle))
+
+
+def _types(found: Signature, layout: KernelLayout, kernel: Kernel) -> list[Type | None]:
+    """The type that each by-value parameter has in the layout: a weak scalar got it from the frontend."""
+    fields = {f.name: f for f in layout.params}
+    types: list[Type | None] = []
+    for p, arg in zip(kernel.parameters, found.args, strict=True):
+        field = fields.get(p.name)
+        if field is None or isinstance(field, BufferField):
+            types.append(None)
+        elif isinstance(arg, ScalarArg):
+            types.append(arg.type)
+        else:
+            types.append(by_name(field.type))
+    return types
+
+
+def _checked_options(options: LaunchOptions) -> LaunchOptions:
+    """Raises LaunchTypeError or LaunchValueError for options that no launch can have."""
+    n = options.shared_bytes
+    if n is not None and (isinstance(n, bool) or not hasattr(n, "__index__")):
+        raise LaunchTypeError(f"shared_bytes= takes a whole number of bytes; got {n!r}", diagnostic="MPG_LAUNCH_1011")
+    if n is not None and n < 0:
+        raise LaunchValueError(f"shared_bytes= cannot be negative; got {n}", diagnostic="MPG_LAUNCH_1011")
+    gang = options.gang
+    if gang is not None and gang not in (4, 8, 16, 32, 64):
+        raise LaunchValueError(f"gang= takes 4, 8, 16, 32 or 64; got {gang!r}")
+    if options.stream is not None:
+        from magpie.runtime.stream import Stream
+
+        # CUDA's and numba's way to say "the default stream" is 0.
+        if options.stream != 0 and not isinstance(options.stream, Stream):
+            raise LaunchTypeError(f"stream= takes an mp.Stream; got {type(options.stream).__name__}")
+    if options.device is not None and options.backend is not None:
+        device = find_device(options.device)
+        if device.backend != find_device(options.backend).backend:
+            name = DISPLAY_NAMES.get(device.backend, device.backend)
+            raise GpuError(
+                GpuErrorKind.ValidationFailed,
+                "",
+                f"device={device.id!r} belongs to {name}, and backend={options.backend!r}",
+            )
+    return options

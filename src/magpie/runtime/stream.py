@@ -1,0 +1,71 @@
+"""Streams and events: order between launches, and times.
+
+Where a launch is complete on return (cpu, interp) a stream has nothing to wait for; the interface is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from magpie.errors import LaunchValueError
+
+if TYPE_CHECKING:
+    from magpie.runtime.device import Device
+
+__all__ = ["Event", "Stream", "synchronize"]
+
+
+class Event:
+    """A point in a stream. `Stream.record` makes one; `elapsed_ms(earlier)` is the time between two."""
+
+    __slots__ = ("_handle", "_seconds", "stream")
+
+    def __init__(self, stream: Stream, handle: Any, seconds: float) -> None:
+        self.stream = stream
+        self._handle = handle
+        self._seconds = seconds
+
+    def synchronize(self) -> None:
+        """Wait until the work before this point is done."""
+        self.stream.synchronize()
+
+    def elapsed_ms(self, earlier: Event) -> float:
+        """Milliseconds from `earlier` to this event. Both must be of one device."""
+        if earlier.stream.device is not self.stream.device:
+            raise LaunchValueError("the time between events of two devices is not defined")
+        if self._handle is None:
+            return (self._seconds - earlier._seconds) * 1e3
+        elapsed: float = self._handle.elapsed_ms(earlier._handle)
+        return elapsed
+
+
+class Stream:
+    """A queue of launches on one device: those of one stream run in order. Use it as `kernel[grid, block, stream]`."""
+
+    __slots__ = ("device", "handle")
+
+    def __init__(self, device: str | Device | None = None) -> None:
+        from magpie.runtime.device import device as find_device
+
+        self.device = find_device(device)
+        self.handle = self.device.driver.create_stream(self.device.index)
+
+    def synchronize(self) -> None:
+        """Wait until all work of this stream is done."""
+        self.device.driver.synchronize(self.device.index, self.handle)
+
+    def record(self) -> Event:
+        """An event after the work that was queued so far."""
+        handle = self.device.driver.record_event(self.device.index, self.handle)
+        return Event(self, handle, time.perf_counter())
+
+    def __repr__(self) -> str:
+        return f"<mp.Stream on {self.device.id}>"
+
+
+def synchronize(device: str | Device | None = None) -> None:
+    """Wait until all work on a device (the default one) is done."""
+    from magpie.runtime.device import device as find_device
+
+    find_device(device).synchronize()
