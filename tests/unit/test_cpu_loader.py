@@ -6,6 +6,7 @@ import ctypes
 import gc
 import math
 import struct
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -309,3 +310,25 @@ def test_fingerprint_is_stable() -> None:
     assert codegen.host_fingerprint() == codegen.host_fingerprint()
     assert codegen.host_target() == codegen.host_target()
     assert hash(codegen.host_target()) == hash(codegen.host_target())
+
+
+def test_a_process_may_end_while_llvm_is_being_imported() -> None:
+    script = "import magpie.backends.llvm.codegen as c; c.start_import(); c.start_import()"
+    for tail in ("", "; import time; time.sleep(0.05)", "; c.compile_object('define void @f() {\\n ret void\\n}')"):
+        done = subprocess.run([sys.executable, "-c", script + tail], capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_warm_start_needs_no_llvm(obj: bytes) -> None:
+    """Loading a stored image imports nothing heavy: that is what the disk cache is for."""
+    script = (
+        "import sys; from magpie.backends.cpu import loader, threads; from magpie.backends.llvm import codegen\n"
+        "image = loader.restore(sys.stdin.buffer.read()).load({'host_callback': 1, 'shared': 1})\n"
+        "codegen.host_fingerprint()\n"
+        "assert image.address('pick')\n"
+        "assert not [m for m in sys.modules if m.startswith('llvmlite')], 'llvmlite was imported'\n"
+    )
+    if codegen.host_target().is_x86 and sys.platform == "linux":
+        raw = loader.prepare(obj).to_bytes()
+        done = subprocess.run([sys.executable, "-c", script], input=raw, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")

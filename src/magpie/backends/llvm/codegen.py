@@ -305,14 +305,17 @@ def start_import() -> None:
     with _lock:
         if _import_thread is not None or _initialised:
             return
-        _import_thread = threading.Thread(target=_import, name="magpie-llvm-import", daemon=True)
+        # Not a daemon: the library's destructors must not run under a compile. A process that ends now waits 0.1 s.
+        _import_thread = threading.Thread(target=_import, name="magpie-llvm-import")
     _import_thread.start()
 
 
 def _import() -> None:
     try:
         _preload_library()
-        compile_object(_WARM_UP)
+        _binding()
+        if threading.main_thread().is_alive():
+            compile_object(_WARM_UP)
     except Exception:
         return  # the first compile will raise it again, where a caller can catch it
 
