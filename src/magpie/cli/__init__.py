@@ -15,8 +15,13 @@ def main() -> None:
             sys.exit(explain_command(code))
         case _:
             from magpie.cli.app import app
+            from magpie.errors import MagpieError
 
-            app(prog_name="magpie")
+            try:
+                app(prog_name="magpie")
+            except MagpieError as error:  # a missing backend, a bad variable: a user's matter, not a crash
+                print(f"error: {error}", file=sys.stderr)
+                sys.exit(1)
 
 
 __all__ = ["main"]
