@@ -65,7 +65,7 @@ class AccessCompiler:
         return sorted(found)
 
     def compile(self, node: Node, target: int, args: list[int]) -> Closure:
-        """The closure of a load, store or atomic. NotImplementedError for an op that no frontend of this version makes."""
+        """The closure of a load, store or atomic; NotImplementedError for another op on memory."""
         if "array" not in node.attrs:
             raise NotImplementedError(f"{node.op} is not an operation of the interpreter")
         window = self.registers.array(node.attrs["array"], node.attrs.get("field"))
@@ -95,7 +95,7 @@ def _load(node: Node, site: Site, window: int, index: list[int], d: int, sanitiz
 
         def load1(r: Frame, m: Mask) -> None:
             w = r[window]
-            indices = (r[i],)
+            indices = [r[i]]
             address, ok = locate(w, indices)
             r[d] = w.get(address) if ok is True else rest(r, m, address, ok, indices)
 
@@ -155,8 +155,6 @@ def _atomic(
         if len(lanes):
             at = _at(address, lanes)
             operands = [v[lanes] if v.ndim else np.full(len(lanes), v) for v in operands]
-            if sanitize:
-                chunk.sanitizer.atomic(site, chunk, w, at, lanes, indices)
             if op == "atomic_store":
                 w.put(at, operands[0])
                 old = None
@@ -164,6 +162,11 @@ def _atomic(
                 old = compare_exchange(w, at, operands[0], operands[1])
             else:
                 old = read_modify_write(w, kind, at, operands[0], used)
+            if sanitize:
+                wrote = None
+                if op == "atomic_cas":
+                    wrote = _bits(old) == _bits(operands[0])
+                chunk.sanitizer.atomic(site, chunk, w, at, lanes, indices, wrote)
             if old is not None and used:
                 result = np.zeros(chunk.size, register_dtype(w.type))
                 result[lanes] = old
@@ -171,6 +174,10 @@ def _atomic(
             r[d] = result
 
     return atomic
+
+
+def _bits(x: Lanes) -> Lanes:
+    return x.view(f"u{x.dtype.itemsize}")
 
 
 def _at(address: Lanes, lanes: Any) -> Any:

@@ -41,7 +41,7 @@ def read_modify_write(window: Window, kind: str, address: Any, value: Any, want_
     """Apply ``kind`` at each address in order; the old values if wanted. Arrays of one length, at least one long."""
     type_ = window.type
     fn = combine(kind, type_)
-    ufunc = _UNORDERED.get(kind)
+    ufunc: Any = _UNORDERED.get(kind)
     if not want_old and ufunc is not None and type_.is_int:
         ufunc.at(window.flat, address, value)
         return None

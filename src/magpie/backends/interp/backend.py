@@ -19,7 +19,7 @@ _TYPES = frozenset({"int64", "float16", "float64", "f16", "bf16", "f64"})
 
 
 def _prepare(kernel: Kernel) -> Kernel:
-    """As `magpie.passes.prepare`, but every op stays as the user wrote it: the sanitizer judges those, not expansions."""
+    """As `magpie.passes.prepare`, without expansions: the sanitizer judges what the user wrote."""
     from magpie.passes.dce import drop_dead
     from magpie.passes.inline import inline_calls
     from magpie.passes.structs import split_structs

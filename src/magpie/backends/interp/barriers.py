@@ -20,7 +20,7 @@ class Barriers:
         self.trail: list[tuple[Node, Mask, Mask]] = []
 
     def divergent(self, chunk: Chunk, node: Node, m: Mask, returned: Mask, whole: bool) -> None:
-        """Report workgroups of which some, not all, lanes are in ``m``. ``whole``: the launch must arrive, not a group."""
+        """Report workgroups of which some, not all, lanes are in ``m``; with ``whole``, launches."""
         rows = np.asarray(m).reshape(1 if whole else chunk.k, -1)
         count = rows.sum(1)
         bad = np.flatnonzero((count > 0) & (count < rows.shape[1]))

@@ -242,12 +242,13 @@ class _Compiler:
 
     def barrier(self, node: Node) -> Closure:
         whole = node.op == "grid_sync"
+        returned = self.returned
         sanitize = self.sanitize
 
         def barrier(r: Frame, m: Mask) -> None:
             chunk = r[0]
             if m is not True:
-                chunk.launch.barriers.divergent(chunk, node, m, r[1], whole)
+                chunk.launch.barriers.divergent(chunk, node, m, r[returned], whole)
             if sanitize:
                 chunk.sanitizer.barrier(chunk, m, whole)
 
@@ -348,7 +349,7 @@ def _scalar_type(type_: Any) -> DType:
 
 
 def _leaves_region(region: Region) -> bool:
-    """Whether a break, continue or return in ``region`` can take lanes out of it (a break may belong to a loop inside)."""
+    """Whether a break, continue or return in ``region`` can take lanes out of it; loops inside keep their breaks."""
     pending: list[tuple[Region, bool]] = [(region, False)]
     while pending:
         nodes, inside = pending.pop()

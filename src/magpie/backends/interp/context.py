@@ -132,7 +132,8 @@ class Chunk:
         self.groups = groups  # linear ids, int64
         self.k = len(groups)
         self.size = self.k * launch.group_size
-        self.sanitizer = launch.sanitizer
+        # None or the launch's Sanitizer; closures that use it are only compiled where there is one.
+        self.sanitizer: Any = launch.sanitizer
         self.order: Any = None
         if launch.lane_order is not None:
             first = np.arange(self.k)[:, None] * launch.group_size
@@ -158,7 +159,9 @@ class Chunk:
         n = self.launch.group_size
         return self.launch.item(int(self.groups[lane // n]), lane % n)
 
-    def report(self, what: str, node: Node, lanes: Any, text: str, *, address: Any = None, help: str | None = None) -> None:
+    def report(
+        self, what: str, node: Node, lanes: Any, text: str, *, address: Any = None, help: str | None = None
+    ) -> None:
         """Gather one finding at ``node`` for the lanes (numbers, at least one); ``address`` is computed when it is new.
 
         ``text`` may hold ``{item}``, the first lane's work-item.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,9 @@ class Program:
     ) -> Outcome:
         """Execute ``grid`` workgroups of ``block`` work-items.
 
-        ``args`` are NumPy arrays and scalars in the order of the parameters (a struct as `np.void`, or a sequence of its
-        fields). ``sanitize`` is a `Checks`. ``order`` seeds a permutation of the lanes and workgroups at stores and
-        atomics: a kernel whose result then differs depends on a race or on the order of float atomics.
+        ``args`` are NumPy arrays and scalars in the order of the parameters; a struct is an `np.void`, an object with
+        its fields, or a sequence of them. ``sanitize`` is a `Checks`. ``order`` seeds a permutation of the lanes and
+        workgroups at stores and atomics: a result that depends on it depends on a race or on rounding.
         """
         dims = [tuple(int(n) for n in (*shape, 1, 1))[:3] for shape in (grid, block)]
         collector = Collector()
@@ -70,10 +71,8 @@ class Program:
         with np.errstate(all="ignore"):
             _check_denormals()
             run = _Run(self, launch, args, sanitize, order)
-            try:
+            with suppress(StopLaunch):
                 run.all()
-            except StopLaunch:
-                pass
         return Outcome(collector.reports, launch.prints)
 
 
@@ -173,7 +172,9 @@ class _Run:
                     window.put(slice(None), np.array([scalar(_leaf(array), v) for v in array.values]))
                 found[register] = window
         if self.launch.sanitizer is not None:
-            self.launch.sanitizer.watch(list(found.values()), self.compiled)
+            arrays = {register: array for (array, _), register in self.compiled.arrays.items()}
+            pairs = [(arrays[r], w) for r, w in found.items()]
+            self.launch.sanitizer.watch([(a, w) for a, w in pairs if isinstance(a, Buffer)])
         return found
 
     def all(self) -> None:
@@ -187,6 +188,8 @@ class _Run:
 
     def chunk(self, chunk: Chunk) -> None:
         """The workgroups of one chunk."""
+        if chunk.sanitizer is not None:
+            chunk.sanitizer.begin(chunk)
         frame = list(self.compiled.initial)
         frame[0] = chunk
         for register, window in self.windows.items():
@@ -196,8 +199,6 @@ class _Run:
                 frame[register] = self._chunk_window(chunk, array)
         for register, node in self.compiled.leaves:
             frame[register] = self._leaf_value(chunk, node)
-        if chunk.sanitizer is not None:
-            chunk.sanitizer.begin(chunk, [w for w in frame if isinstance(w, Window)])
         self.compiled.body(frame, True)
 
     def _chunk_window(self, chunk: Chunk, array: Array) -> Window:
@@ -215,6 +216,8 @@ class _Run:
                 window.lane_base = np.arange(chunk.size) * count
         else:
             window.flat[:] = 0
+        if chunk.sanitizer is not None and isinstance(array, SharedArray):
+            chunk.sanitizer.watch_shared(array, window)
         return window
 
     def _leaf_value(self, chunk: Chunk, node: Node) -> Any:
@@ -288,5 +291,3 @@ def _dig(type_: StructType, value: Any, path: tuple[int, ...]) -> Any:
             value = value[position]
         here = field.type
     return value
-
-

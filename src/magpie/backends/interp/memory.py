@@ -25,7 +25,20 @@ _largest = np.maximum.reduce
 class Window:
     """Memory of elements of one scalar type. `lane_base` is added to each lane's address (shared and local memory)."""
 
-    __slots__ = ("base", "extents", "flat", "lane_base", "limits", "name", "packed", "region", "strides", "type")
+    __slots__ = (
+        "base",
+        "extents",
+        "flat",
+        "lane_base",
+        "limits",
+        "name",
+        "origin",
+        "packed",
+        "region",
+        "step",
+        "strides",
+        "type",
+    )
 
     def __init__(
         self, name: str, type_: DType, flat: Any, extents: tuple[int, ...], strides: tuple[int, ...], base: int = 0
@@ -38,6 +51,9 @@ class Window:
         self.strides = strides
         self.base = base
         self.lane_base: Any = None
+        # Address of the first element and bytes from one to the next: what the sanitizer's shadow goes by.
+        self.origin = int(flat.__array_interface__["data"][0])
+        self.step = int(flat.strides[0])
         self.packed = bool(flat.flags.c_contiguous)
         # The sanitizer's shadow of this memory, where it keeps one.
         self.region: Any = None

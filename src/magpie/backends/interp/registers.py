@@ -74,12 +74,13 @@ class Registers:
 
 
 _LEAVES = frozenset(
-    ["const", "param", "thread_id", "workgroup_id", "workgroup_size", "num_workgroups", "global_id", "linear_local_id", "subgroup_size", "subgroup_lane", "subgroup_id", "subgroup_count", "extent", "stride"]
+    """const param thread_id workgroup_id workgroup_size num_workgroups global_id linear_local_id subgroup_size
+    subgroup_lane subgroup_id subgroup_count extent stride""".split()  # noqa: SIM905 - a list of words reads best as words
 )
 
 
 def _last_uses(body: Region) -> tuple[dict[int, int], dict[_Place, list[Node]], set[Node]]:
-    """A number for each region, by identity; for each place, the values that are used there for the last time; and the values that may share registers."""
+    """A number for each region, by identity; the values last used at each place; those that may share registers."""
     home: dict[Node, _Place] = {}
     parent: dict[int, _Place] = {}
     last: dict[Node, int] = {}

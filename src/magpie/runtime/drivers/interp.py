@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["InterpDriver"]
 
 _SUBGROUP = 32
-
-#: What checked mode compiles into kernels on other backends.
-_CHECKED = ("bounds", "divide")
 
 
 class InterpDriver(HostDriver):
@@ -60,21 +56,13 @@ class _Loaded:
         self.checked = checked
 
     def bind(self, shape: LaunchShape) -> Call:
+        from magpie.runtime.sanitize import run_program
+
         program, layout, checked = self.program, self.layout, self.checked
 
         def call(*words: Any) -> None:
-            arguments = host_arguments(program, layout, words)
-            checks = None
-            if checked:
-                from magpie.runtime.sanitize import make_checks
 
-                checks = make_checks(_CHECKED)
-            outcome = program.run(shape.grid, shape.block, arguments, sanitize=checks, subgroup_size=_SUBGROUP)
-            if outcome.prints:
-                print("\n".join(outcome.prints), file=sys.stdout, flush=True)
-            error = outcome.error(checked)
-            if error is not None:
-                raise error
+            run_program(program, shape, host_arguments(program, layout, words), checked, _SUBGROUP)
 
         return call
 

@@ -38,7 +38,13 @@ _COMPARE: dict[str, Function] = {
 }
 
 # Ops that NumPy has with the meaning of the table, on every type they take (integers wrap, halves round once).
-_SHARED: dict[str, Function] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.absolute}
+_SHARED: dict[str, Function] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "abs": np.absolute,
+}
 
 _INT: dict[str, Function] = {
     **_SHARED,
@@ -188,7 +194,13 @@ FOLDABLE = frozenset(
 )
 
 
-def fold(op: str, result: DType, operands: Sequence[DType], values: Sequence[Any], attrs: Mapping[str, Any] | None = None) -> Any:
+def fold(
+    op: str,
+    result: DType,
+    operands: Sequence[DType],
+    values: Sequence[Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
     """``op`` on Python numbers, as a Python number: what every backend computes for these operands.
 
     ``attrs`` are those of the node; no value op reads them today. KeyError for an op that is not in `FOLDABLE`.

@@ -30,7 +30,7 @@ def _two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def add_round_to_odd(a: Lanes, b: Lanes) -> Lanes:
-    """a + b on float64, rounded to odd: an inexact sum gets an odd last bit, so that rounding again is rounding once."""
+    """a + b on float64, rounded to odd: an inexact sum gets an odd last bit, and rounding again then rounds once."""
     s, e = _two_sum(a, b)
     bits = s.view(np.int64)
     fix = np.isfinite(s) & (e != 0) & ((bits & np.int64(1)) == 0)
@@ -67,7 +67,7 @@ def _fma_exact(a: float, b: float, c: float) -> float:
 
 
 def fma64(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c on float64 with one rounding: Boldo and Melquiond's algorithm, exact arithmetic near the range's ends."""
+    """a * b + c on float64 with one rounding: Boldo and Melquiond's algorithm, rationals near the range's ends."""
     a, b, c = np.broadcast_arrays(a, b, c)
     plain = a * b + c
     zero = (a == 0) | (b == 0)

@@ -18,7 +18,7 @@ __all__ = ["identity", "reduce_rows", "scan_rows"]
 
 
 def identity(kind: str, type_: DType) -> Lanes:
-    """The value that changes nothing under ``kind``. That of a float sum is -0.0: x + -0.0 is x for every x, also -0."""
+    """The value that changes nothing under ``kind``; of a float sum that is -0.0, since x + -0.0 is x, also for -0."""
     if kind == "add":
         return scalar(type_, -0.0 if type_.is_float else 0)
     if kind == "mul":
