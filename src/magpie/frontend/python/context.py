@@ -1,0 +1,595 @@
+"""The state of lowering: a `Module` per kernel, an `Fx` per function specialisation, variables and their types.
+
+A function is lowered again until the types of its variables are stable: the first pass takes each variable's type from
+its first assignments, widens it as others are met, and passes follow until nothing changes (one pass is the rule, two
+where a literal start meets another type later). Diagnostics of a pass that was not the last are dropped.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+from magpie.diagnostics.diagnostic import Diagnostic
+from magpie.diagnostics.loc import Loc
+from magpie.dtypes import DType, bool_, f32, f64, i32, index, u64
+from magpie.frontend.python.annotations import namespace
+from magpie.frontend.python.arith import DEFAULTS, adapt, default, weak_kind
+from magpie.frontend.python.dependencies import Dependencies
+from magpie.frontend.python.errors import REJECTED, Fail
+from magpie.frontend.python.scope import bindings
+from magpie.frontend.python.source import Source, source_of
+from magpie.frontend.python.values import (
+    Const,
+    ElemRef,
+    Lazy,
+    Num,
+    Shape,
+    Struct,
+    Tuple,
+    Val,
+    View,
+    describe,
+    flatten,
+    rebuild,
+    skeleton,
+)
+from magpie.ir.builder import Builder
+from magpie.ir.nodes import Array, Kernel, Node, Region, Scalar, Slot
+
+__all__ = ["EXPRESSIONS", "REFERENCES", "STATEMENTS", "Cell", "Fx", "LoopState", "Module", "Var"]
+
+# Filled by the modules that lower each kind of node.
+EXPRESSIONS: dict[type[ast.AST], Callable[[Fx, Any], Val]] = {}
+REFERENCES: dict[type[ast.AST], Callable[[Fx, Any], Val]] = {}
+STATEMENTS: dict[type[ast.AST], Callable[[Fx, Any], None]] = {}
+
+_MAX_PASSES = 16
+
+
+class Module:
+    """What the functions of one kernel share."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.dependencies = Dependencies()
+        self.functions: dict[Any, Any] = {}
+        self.active: list[Any] = []
+        self.arrays: dict[Any, Array] = {}
+        self.tables: dict[Any, Array] = {}
+        self.warnings: dict[tuple[str, Loc | None], Diagnostic] = {}
+        self.names: dict[str, int] = {}
+
+    def unique(self, base: str) -> str:
+        """``base``, or with a number if it is taken."""
+        n = self.names.get(base, 0) + 1
+        self.names[base] = n
+        return base if n == 1 else f"{base}_{n}"
+
+
+class Cell:
+    """One number of a variable, and the join of the types assigned to it.
+
+    `assumed` is the type that the last pass found, `final` the one chosen for a variable that only literals were assigned
+    to. The rest is collected anew in each pass: `strong` is the declared type met, `weak` the widest kind of literals, and
+    `met` the types to which readers adapted the variable while it was open.
+    """
+
+    __slots__ = ("assumed", "final", "met", "name", "place", "slot", "strong", "unstable", "weak", "wide")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.assumed: DType | None = None
+        self.final: DType | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Forget what belongs to a pass."""
+        self.strong: DType | None = None
+        self.place: Loc | None = None
+        self.weak: str | None = None
+        self.wide = False
+        self.met: set[DType] = set()
+        self.unstable = False
+        self.slot: Slot | None = None
+
+    @property
+    def joined(self) -> DType | None:
+        """The type by the assignments so far; None while it is open."""
+        s = self.strong
+        if s is None:
+            return self.final
+        if self.weak == "float" and not s.is_float:
+            return f32
+        return i32 if self.weak == "int" and s.is_bool else s
+
+    @property
+    def type(self) -> DType:
+        return self.assumed or self.joined or (index if self.wide else DEFAULTS[self.weak or "int"])
+
+    @property
+    def open(self) -> bool:
+        return self.assumed is None and self.strong is None and self.final is None
+
+    def finish(self) -> bool:
+        """At the end of a pass: true if another one is needed."""
+        new = self.joined
+        if new is None:
+            if self.assumed is not None:  # what gave it a type has gone
+                self.assumed = None
+                return True
+            if not self.met - {self.type}:
+                return False
+            self.final = self.assumed = index if index in self.met and self.weak == "int" else self.type
+            return True
+        again = self.unstable or (self.assumed is not None and new is not self.assumed)
+        self.assumed = new
+        return again
+
+
+class Var:
+    """A local variable. One that is assigned once needs no slot: its value is what was assigned."""
+
+    __slots__ = ("cells", "first", "forced", "like", "name", "sites", "skeleton", "slotted")
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self.slotted = count > 1
+        self.forced = False  # needs a slot although it is assigned once: it outlives its region
+        self.cells: dict[str, Cell] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what belongs to a pass."""
+        self.like: Val | None = None
+        self.skeleton: Any = None
+        self.first: Loc | None = None
+        self.sites: set[int] = set()
+        for cell in self.cells.values():
+            cell.start()
+
+    def cell(self, name: str) -> Cell:
+        found = self.cells.get(name)
+        if found is None:
+            found = self.cells[name] = Cell(name)
+        return found
+
+
+class LoopState:
+    """What is assigned where a loop is left (`breaks`) or continued; `static` is the region of an unrolled body."""
+
+    __slots__ = ("breaks", "broken", "continues", "static")
+
+    def __init__(self, static: Region | None = None) -> None:
+        self.breaks: list[frozenset[str] | set[str] | None] = []
+        self.continues: list[frozenset[str] | set[str] | None] = []
+        self.static = static
+        self.broken: Slot | None = None
+
+
+class WeakParam:
+    """A parameter without a declared type: one placeholder node per type that it meets, filled in at the end."""
+
+    def __init__(self, name: str, kind: str, scalar: Scalar) -> None:
+        self.name = name
+        self.kind = kind
+        self.scalar = scalar
+        self.nodes: dict[DType, Node] = {}
+
+    def make(self, fx: Fx, to: DType) -> Node:
+        node = self.nodes.get(to)
+        if node is None:
+            node = self.nodes[to] = Node("param", (), to, {"name": self.name}, (), self.scalar.loc)
+            fx.prologue.append(node)
+        return node
+
+    def decide(self) -> DType:
+        """The type to pass: the only one met; the narrowest integer; else the widest of its kind. The host checks the range."""
+        met = list(self.nodes)
+        if self.kind == "bool":
+            return bool_
+        if self.kind == "float":
+            floats = [t for t in met if t.is_float]
+            return floats[0] if len(floats) == 1 else f64 if floats else f32
+        if len(met) == 1:
+            return met[0]
+        integers = sorted((t for t in met if t.is_int), key=lambda t: t.bits)
+        if not integers:
+            return index
+        least = integers[0]
+        return least if all(t.min <= least.min and least.max <= t.max for t in integers) else index
+
+    def finish(self, fx: Fx) -> None:
+        """Fill the placeholders: the parameter itself, and casts of it."""
+        self.scalar.type = chosen = self.decide()
+        base = self.nodes.get(chosen)
+        if base is None:
+            base = Node("param", (), chosen, {"name": self.name}, (), self.scalar.loc)
+        elif base in fx.prologue:
+            fx.prologue.remove(base)
+        fx.prologue.insert(0, base)
+        for to, node in self.nodes.items():
+            if node is not base:
+                node.op, node.args, node.attrs = "cast", (base,), {}
+
+
+class Fx:
+    """Lowers one specialisation of one function."""
+
+    def __init__(self, module: Module, fn: FunctionType, key: Any, bind: Callable[[Fx], None], is_kernel: bool) -> None:
+        self.module = module
+        self.fn = fn
+        self.key = key
+        self.source: Source = source_of(fn)
+        self.closure = namespace(fn)
+        self.bind_parameters = bind
+        self.is_kernel = is_kernel
+        self.vars = {name: Var(name, count) for name, count in bindings(self.source).items()}
+        self.result = Var("result", 2)
+        self.reset()
+
+    def reset(self) -> None:
+        self.body: Region = []
+        self.prologue: Region = []
+        self.b = Builder(self.body)
+        self.regions: list[Region] = [self.body]
+        self.env: dict[str, tuple[Val | None, Region]] = {}
+        self.assigned: set[str] | frozenset[str] | None = set()
+        self.loops: list[LoopState] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.changed = False
+        self.pruned = False
+        self.param_nodes: dict[str, Node] = {}
+        self.weak_params: dict[str, WeakParam] = {}
+        self.declared: dict[int, int] = {}
+        self.returns: list[tuple[Val | None, ast.AST]] = []
+        self.arrays_used: list[Array] = []
+        for var in self.vars.values():
+            var.reset()
+        self.result.reset()
+
+    # --- passes ---------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Lower until the types of variables are stable; the diagnostics of the last pass stand in `diagnostics`."""
+        for _ in range(_MAX_PASSES):
+            self.reset()
+            self.bind_parameters(self)
+            self.block(self.source.tree.body)
+            self.close()
+            if not self.unstable():
+                break
+        for weak in self.weak_params.values():
+            weak.finish(self)
+        self.body[:0] = self.prologue
+
+    def unstable(self) -> bool:
+        """Whether another pass is needed."""
+        again = self.changed
+        if self.pruned and not again:
+            # An `if` on constants left one assignment of several: the variable is a plain value after all.
+            for var in self.vars.values():
+                if var.slotted and not var.forced and len(var.sites) == 1:
+                    var.slotted = False
+                    again = True
+        for var in (*self.vars.values(), self.result):
+            for cell in var.cells.values():
+                again |= cell.finish()
+        return again
+
+    def close(self) -> None:
+        """Check the end of the function: one that returns values must return them on every path."""
+        if self.result.like is not None and self.assigned is not None:
+            tree = self.source.tree
+            try:
+                raise self.fail(
+                    "MPG_PY_1024",
+                    f"{tree.name} returns a value at some places, but not at its end",
+                    tree.body[-1],
+                    help="end it with a return of the same types",
+                )
+            except Fail as fail:
+                self.record(fail)
+
+    # --- diagnostics ----------------------------------------------------------------------------------------------
+    def loc(self, at: ast.AST | None) -> Loc | None:
+        return None if at is None else self.source.loc(at)
+
+    def fail(
+        self,
+        code: str,
+        message: str,
+        at: ast.AST | None,
+        *,
+        help: str | None = None,
+        notes: tuple[tuple[str, Loc | None], ...] = (),
+    ) -> Fail:
+        """An error at ``at``; raise it."""
+        return Fail(Diagnostic(code, message, self.loc(at), notes, help))
+
+    def record(self, fail: Fail) -> None:
+        if fail.diagnostic is not None and fail.diagnostic not in self.diagnostics:
+            self.diagnostics.append(fail.diagnostic)
+
+    def warn(self, code: str, message: str, at: ast.AST, help: str | None = None) -> None:
+        loc = self.loc(at)
+        self.module.warnings.setdefault((code, loc), Diagnostic(code, message, loc, (), help))
+
+    def text(self, at: ast.AST) -> str:
+        return self.source.segment(at) if isinstance(at, ast.expr) else "..."
+
+    def operand_texts(self, at: ast.AST) -> tuple[str, str]:
+        """The texts of the two operands of ``at``, for a help that shows the cast to write."""
+        if isinstance(at, ast.BinOp):
+            return self.text(at.left), self.text(at.right)
+        if isinstance(at, ast.AugAssign):
+            return self.text(at.target), self.text(at.value)
+        if isinstance(at, ast.IfExp):
+            return self.text(at.body), self.text(at.orelse)
+        if isinstance(at, ast.Call) and len(at.args) >= 2:
+            return self.text(at.args[-2]), self.text(at.args[-1])
+        return "a", "b"
+
+    # --- emission -------------------------------------------------------------------------------------------------
+    def emit(self, at: ast.AST, op: str, *args: Node, **attrs: Any) -> Node:
+        self.b.loc = self.source.loc(at)
+        return self.b.emit(op, *args, **attrs)
+
+    @contextmanager
+    def into(self, region: Region) -> Iterator[Region]:
+        """Lower into ``region``, which lies inside the present one."""
+        saved = self.b.region
+        self.b.region = region
+        self.regions.append(region)
+        try:
+            yield region
+        finally:
+            self.regions.pop()
+            self.b.region = saved
+
+    def block(self, statements: list[ast.stmt]) -> None:
+        """Lower statements; an error in one is recorded and the next are still checked."""
+        for statement in statements:
+            if self.assigned is None:
+                return  # not reachable
+            lower = STATEMENTS.get(type(statement))
+            try:
+                if lower is None:
+                    what, help = REJECTED.get(type(statement), (type(statement).__name__, "see the language reference"))
+                    raise self.fail("MPG_PY_1001", f"{what} is not possible in a kernel", statement, help=help)
+                self.b.loc = self.source.loc(statement)
+                lower(self, statement)
+            except Fail as fail:
+                self.record(fail)
+                self.poison(statement)
+
+    def poison(self, statement: ast.stmt) -> None:
+        """After an error: what the statement would have assigned is not known, and using it is no second error."""
+        from magpie.frontend.python.scope import assigned_in
+
+        for name in assigned_in([statement]):
+            self.env[name] = (None, self.body)
+            if self.assigned is not None:
+                self.mark(name)
+
+    def mark(self, name: str) -> None:
+        """``name`` has a value from here on."""
+        assert self.assigned is not None
+        if name not in self.assigned:
+            self.assigned = self.assigned | {name}
+
+    def expr(self, e: ast.expr) -> Val:
+        """The value of an expression; elements of struct arrays are loaded."""
+        val = self.ref(e)
+        if isinstance(val, ElemRef):
+            from magpie.frontend.python.structs import load_struct
+
+            return load_struct(self, val, e)
+        return val
+
+    def ref(self, e: ast.expr) -> Val:
+        """As `expr`, but an element of a struct array stays a reference, so that a field of it can be taken."""
+        lower = EXPRESSIONS.get(type(e))
+        if lower is None:
+            what, help = REJECTED.get(type(e), (type(e).__name__, "see the language reference"))
+            raise self.fail("MPG_PY_1001", f"{what} is not possible in a kernel", e, help=help)
+        val = lower(self, e)
+        self.b.loc = self.source.loc(e)
+        return val
+
+    # --- variables ------------------------------------------------------------------------------------------------
+    def is_local(self, name: str) -> bool:
+        return name in self.vars
+
+    def read(self, name: str, at: ast.AST) -> Val:
+        """The present value of a local variable."""
+        var = self.vars[name]
+        bound = self.env.get(name)
+        if bound is not None and bound[0] is None:
+            raise Fail(None)
+        if self.assigned is not None and name not in self.assigned:
+            raise self._unassigned(var, at)
+        if bound is not None:  # a plain value, or the variable of a loop around this place
+            val, region = bound
+            assert val is not None
+            if not any(r is region for r in self.regions) and self._has_nodes(val):
+                var.slotted = var.forced = True
+                self.changed = True
+            return val
+        if var.like is None:
+            raise self._unassigned(var, at)
+        self.b.loc = self.source.loc(at)
+        return rebuild(var.like, iter([self._get(var.cell(n)) for n, _ in flatten(var.like, name)]))
+
+    def _has_nodes(self, val: Val) -> bool:
+        return not isinstance(val, Const)
+
+    def _get(self, cell: Cell) -> Val:
+        if cell.slot is None:
+            cell.slot = Slot(cell.name, cell.type)
+        node = self.b.get(cell.slot)
+        if cell.open:
+            return Num(node, cell.weak or "int", (cell,))
+        return Num(node)
+
+    def _unassigned(self, var: Var, at: ast.AST) -> Fail:
+        notes = ((f"{var.name} gets a value here", var.first),) if var.first is not None else ()
+        return self.fail(
+            "MPG_PY_1003",
+            f"{var.name} may have no value here",
+            at,
+            help=f"assign {var.name} before, on every path: for example {var.name} = 0.0 ahead of the branch or loop",
+            notes=notes,
+        )
+
+    def assign(self, name: str, val: Val, at: ast.AST) -> None:
+        """Give a local variable a value."""
+        var = self.vars[name]
+        loc = self.source.loc(at)
+        if isinstance(val, Const) and not isinstance(val.value, int | float) and self._unstorable(val):
+            raise self.fail("MPG_PY_1019", f"{describe(val)} cannot be kept in a variable", at, help="use it directly")
+        var.sites.add(id(at))
+        if var.first is None:
+            var.first = loc
+        self.mark(name)
+        if not var.slotted:
+            self.env[name] = (val, self.b.region)
+            return
+        self.env.pop(name, None)
+        self.store_into(var, val, at)
+
+    @staticmethod
+    def _unstorable(val: Const) -> bool:
+        return False
+
+    def store_into(self, var: Var, val: Val, at: ast.AST) -> None:
+        """Set the slots of a variable that is assigned several times."""
+        for cell, number in self.join(var, val, at):
+            node = adapt(self, number, cell.type, at)
+            if cell.slot is None:
+                cell.slot = Slot(cell.name, cell.type)
+            self.b.loc = self.source.loc(at)
+            self.b.set(cell.slot, node)
+
+    def join(self, var: Var, val: Val, at: ast.AST) -> list[tuple[Cell, Val]]:
+        """Record an assignment in the types of ``var``; its cells with the numbers to put there."""
+        shape = skeleton(val)
+        if var.like is None:
+            var.like, var.skeleton = val, shape
+        elif shape != var.skeleton:
+            raise self._two_shapes(var, val, at)
+        out = []
+        for name, number in flatten(val, var.name):
+            cell = var.cell(name)
+            self._widen(cell, number, at, var)
+            out.append((cell, number))
+        return out
+
+    def _widen(self, cell: Cell, number: Val, at: ast.AST, var: Var) -> None:
+        fresh = cell.strong is None and cell.weak is None
+        before, was_open = cell.type, cell.open
+        kind = weak_kind(number)
+        if kind is None:
+            t = number.type  # type: ignore[attr-defined]
+            if cell.strong is None:
+                cell.strong, cell.place = t, self.source.loc(at)
+            elif cell.strong is not t:
+                joined = _join_strong(cell.strong, t)
+                if joined is None:
+                    raise self._two_types(cell, t, at)
+                if joined is not cell.strong:
+                    cell.strong, cell.place = joined, self.source.loc(at)
+        else:
+            order = ("bool", "int", "float")
+            if cell.weak is None or order.index(kind) > order.index(cell.weak):
+                cell.weak = kind
+            if isinstance(number, Const) and kind == "int" and default(number) is not i32:
+                cell.wide = True
+        after = cell.type
+        if not fresh and (after is not before or (was_open and not cell.open and cell.met - {after})):
+            cell.unstable = True
+            if after is not before:
+                cell.slot = None  # this pass is dropped; going on with the right type finds the others sooner
+
+    def _two_types(self, cell: Cell, t: DType, at: ast.AST) -> Fail:
+        name = cell.name
+        value = getattr(at, "value", None)
+        text = self.text(value) if isinstance(value, ast.expr) else "value"
+        hint = f"write mp.{cell.strong}({text})"
+        if (
+            t.is_float
+            and cell.strong is not None
+            and cell.strong.is_int
+            and isinstance(at, ast.AugAssign)
+            and isinstance(at.op, ast.Div)
+        ):
+            hint = "use //= for a whole number, or another name for the quotient"
+        return self.fail(
+            "MPG_PY_1004",
+            f"{name} is {cell.strong} and {t}: a variable has one type",
+            at,
+            help=f"{hint}, or use two names",
+            notes=((f"{name} is {cell.strong} here", cell.place),),
+        )
+
+    def _two_shapes(self, var: Var, val: Val, at: ast.AST) -> Fail:
+        assert var.like is not None
+        notes = ((f"{var.name} is {describe(var.like)} here", var.first),)
+        if isinstance(val, View | Shape) and isinstance(var.like, View | Shape):
+            return self.fail(
+                "MPG_PY_1015",
+                f"{var.name} stands for {describe(var.like)} and for {describe(val)}",
+                at,
+                help="use one array with one more dimension, or load from both and select the value: v = a[i] if c else b[i]",
+                notes=notes,
+            )
+        return self.fail(
+            "MPG_PY_1004",
+            f"{var.name} is {describe(var.like)} and {describe(val)}: a variable is one kind of thing",
+            at,
+            help="use two names",
+            notes=notes,
+        )
+
+    # --- parameters -----------------------------------------------------------------------------------------------
+    def parameter(self, scalar: Scalar, type_: Any) -> Node:
+        """The node that reads a parameter, at the start of the function."""
+        node = self.param_nodes.get(scalar.name)
+        if node is None:
+            node = self.param_nodes[scalar.name] = Node("param", (), type_, {"name": scalar.name}, (), scalar.loc)
+            self.prologue.append(node)
+        return node
+
+    def weak_parameter(self, scalar: Scalar, kind: str) -> Lazy:
+        weak = self.weak_params[scalar.name] = WeakParam(scalar.name, kind, scalar)
+        if kind == "float":
+            return Lazy(kind, lambda t: weak.make(self, t) if t.is_float else self.b.cast(weak.make(self, f32), t))
+        if kind == "bool":
+            return Lazy(kind, lambda t: self.b.cast(weak.make(self, bool_), t))
+        return Lazy(
+            kind,
+            lambda t: (
+                self.b.emit(
+                    "ne",
+                    weak.make(self, index),
+                    self.b.const(0, index),
+                )
+                if t.is_bool
+                else weak.make(self, t)
+            ),
+        )
+
+
+def _join_strong(a: DType, b: DType) -> DType | None:
+    """The type of a variable that is assigned both; None where they need a cast. Only index joins with narrower integers."""
+    if a is index or b is index:
+        other = b if a is index else a
+        if other.is_int and other is not u64:
+            return other if other.bits == 64 else index
+    return None
+
+
+def struct_or_tuple(val: Val) -> bool:
+    return isinstance(val, Struct | Tuple)

@@ -1,0 +1,62 @@
+"""What a function binds: how often each name is assigned, and what a loop's body assigns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from magpie.frontend.python.source import Source
+
+__all__ = ["assigned_in", "bindings", "target_names"]
+
+
+def target_names(target: ast.expr) -> Iterator[str]:
+    """The variables that an assignment to ``target`` sets; for ``p.x = ...`` that is p."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for item in target.elts:
+            yield from target_names(item)
+    elif isinstance(target, ast.Attribute) or isinstance(target, ast.Starred):
+        yield from target_names(target.value)
+
+
+def _targets(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from target_names(target)
+    elif isinstance(node, ast.AugAssign | ast.NamedExpr) or (
+        isinstance(node, ast.AnnAssign) and node.value is not None
+    ):
+        yield from target_names(node.target)
+
+
+def bindings(source: Source) -> dict[str, int]:
+    """Every local variable with its number of assignments. A `for` target counts only if its body assigns it too:
+
+    without that, each loop has a variable of its own, even if several loops use one name.
+    """
+    if source.counts is None:
+        counts = dict.fromkeys(
+            (a.arg for a in (*source.tree.args.posonlyargs, *source.tree.args.args, *source.tree.args.kwonlyargs)), 1
+        )
+        for node in ast.walk(source.tree):
+            for name in _targets(node):
+                counts[name] = counts.get(name, 0) + 1
+            if isinstance(node, ast.For):
+                inside = assigned_in(node.body)
+                for name in target_names(node.target):
+                    counts[name] = counts.get(name, 0) + (1 if name in inside else 0)
+        source.counts = counts
+    return source.counts
+
+
+def assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """The variables that any statement inside ``body`` sets, targets of inner loops included."""
+    found: set[str] = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            found.update(_targets(node))
+            if isinstance(node, ast.For):
+                found.update(target_names(node.target))
+    return frozenset(found)

@@ -1,0 +1,49 @@
+"""Printing, compile-time loops, and operations that only some GPUs have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magpie.language._builtin import builtin
+
+__all__ = ["constexpr", "free", "malloc", "mma", "print", "static_range", "trap"]
+
+
+class _Constexpr:
+    """As an annotation: the parameter is a compile-time value, and each value makes its own specialisation."""
+
+    def __repr__(self) -> str:
+        return "mp.constexpr"
+
+
+constexpr = _Constexpr()
+
+
+@builtin
+def static_range(start: Any, stop: Any = None, step: Any = None) -> Any:
+    """As ``range`` with compile-time bounds; the body is written out once per trip, with the variable a constant."""
+
+
+@builtin
+def print(*values: Any) -> None:
+    """Print numbers and texts from a kernel; f-strings with plain ``{name}`` fields work. Order between work-items is open."""
+
+
+@builtin
+def trap(message: str = "trap") -> None:
+    """Stop the launch with an error."""
+
+
+@builtin
+def mma(a: Any, b: Any, c: Any, shape: Any = (16, 16, 16)) -> Any:
+    """Tile product ``a @ b + c`` on a target with tensor cores."""
+
+
+@builtin
+def malloc(count: Any, dtype: Any) -> Any:
+    """Memory for ``count`` elements from the device's heap, on a target that has one; indexed like an array."""
+
+
+@builtin
+def free(pointer: Any) -> None:
+    """Give memory of ``malloc`` back."""
