@@ -258,3 +258,10 @@ _d("MPG_PY_1032", WARNING, "Value is never used", """
     warns:  x[i] == 0.0
     right:  x[i] = 0.0
     """)
+_d("MPG_PY_1033", ERROR, "Constant index out of bounds", """
+    The array has a constant shape, and the index is a constant beyond it.
+
+    wrong:  s = mp.shared(256, mp.f32)
+            s[256] = 0.0
+    right:  s[255] = 0.0
+    """)
