@@ -1,4 +1,4 @@
-"""Atomic operations. Each returns the old value and is relaxed; device scope on buffers, workgroup scope on shared arrays.
+"""Atomic operations. Each returns the old value and is relaxed; device scope on buffers, workgroup scope on shared.
 
 ``index`` is an integer, or a tuple with one integer per dimension.
 """

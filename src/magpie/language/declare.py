@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from types import FunctionType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.diagnostics.loc import Loc
@@ -33,7 +33,7 @@ class ArrayAnnotation:
 
 
 class Array:
-    """Annotation of an array parameter: ``Array`` (any), ``Array[dtype]`` (any rank), ``Array[dtype, rank]`` (0 to 4)."""
+    """Annotation of an array parameter: ``Array`` (any), ``Array[dtype]``, ``Array[dtype, rank]`` with rank 0 to 4."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Array:
         raise TypeError("mp.Array is an annotation; make arrays with mp.empty, mp.zeros or mp.asarray, or with NumPy")
@@ -67,7 +67,7 @@ class DeviceFunction:
 
 
 def func(fn: FunctionType) -> DeviceFunction:
-    """Mark a device function. It is specialised for each combination of argument types, arrays and compile-time values."""
+    """Mark a device function. It is specialised for each combination of argument types, arrays and constants."""
     if isinstance(fn, DeviceFunction):
         return fn
     if not isinstance(fn, FunctionType):
@@ -89,8 +89,8 @@ def struct_type(cls: object) -> StructType | None:
 def struct(cls: _C) -> _C:
     """Make a class of annotated fields a value struct, laid out as C does.
 
-    Instances are made on the host (``P(1.0, y=2.0)``) and in kernels. ``P.numpy`` is the NumPy structured dtype for arrays
-    of it. Raises CompileError (``MPG_PY_1029``).
+    Instances are made on the host (``P(1.0, y=2.0)``) and in kernels. ``P.numpy`` is the NumPy structured dtype for
+    arrays of it. Raises CompileError (``MPG_PY_1029``).
     """
     fields: list[tuple[str, Type]] = []
     defaults: dict[str, Any] = {}
@@ -127,14 +127,14 @@ def struct(cls: _C) -> _C:
             defaults[name] = default
     if not fields:
         raise _struct_error(cls, f"struct {cls.__name__} has no fields", "write them as `x: mp.f32`")
-    return _host_class(cls, StructType.build(cls.__name__, fields), defaults)
+    return cast(_C, _host_class(cls, StructType.build(cls.__name__, fields), defaults))
 
 
 def _annotations(cls: type) -> dict[str, Any]:
     """The annotations of ``cls``, strings evaluated where the class was written."""
     import sys
 
-    raw = dict(cls.__dict__.get("__annotations__") or getattr(cls, "__annotations__", {}))
+    raw = dict(getattr(cls, "__annotations__", {}))
     if any(isinstance(a, str) for a in raw.values()):
         frame = sys._getframe(2)
         scope = {**vars(sys.modules[cls.__module__]), **frame.f_globals, **frame.f_locals}
@@ -163,7 +163,7 @@ def _struct_error(cls: type, message: str, help: str) -> CompileError:
 def _host_class(cls: Any, type_: StructType, defaults: dict[str, Any]) -> Any:
     names = tuple(f.name for f in type_.fields)
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_(self: Any, *args: Any, **kwargs: Any) -> None:
         if len(args) > len(names):
             raise TypeError(f"{cls.__name__} has {len(names)} fields, {len(args)} values were given")
         values = dict(zip(names, args, strict=False))
@@ -177,10 +177,10 @@ def _host_class(cls: Any, type_: StructType, defaults: dict[str, Any]) -> Any:
         for name in names:
             setattr(self, name, values.get(name, defaults.get(name)))
 
-    def __repr__(self: Any) -> str:
+    def repr_(self: Any) -> str:
         return f"{cls.__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
-    def __eq__(self: Any, other: object) -> bool:
+    def eq_(self: Any, other: object) -> bool:
         return type(other) is cls and all(getattr(self, n) == getattr(other, n) for n in names)
 
     def astuple(self: Any) -> tuple[Any, ...]:
@@ -190,17 +190,17 @@ def _host_class(cls: Any, type_: StructType, defaults: dict[str, Any]) -> Any:
             for v in (getattr(self, n) for n in names)
         )
 
-    def __array__(self: Any, dtype: Any = None, copy: Any = None) -> Any:
+    def array_(self: Any, dtype: Any = None, copy: Any = None) -> Any:
         import numpy as np
 
         return np.array(self.astuple(), dtype=type_.numpy if dtype is None else dtype)
 
-    for method in (__init__, __repr__, __eq__, astuple, __array__):
-        setattr(cls, method.__name__, method)
+    methods = {"__init__": init_, "__repr__": repr_, "__eq__": eq_, "__array__": array_, "astuple": astuple}
+    for name, method in methods.items():
+        setattr(cls, name, method)
     cls.__hash__ = None
     cls.__magpie_struct__ = type_
     cls.__magpie_defaults__ = defaults
-    cls.__match_args__ = names
     cls.numpy = _NumpyDtype()
     return cls
 

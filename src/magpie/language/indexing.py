@@ -67,7 +67,10 @@ def barrier() -> None:
 
 @builtin
 def fence(scope: str = "device", order: str = "acq_rel") -> None:
-    """Order this work-item's memory accesses for others. ``scope``: workgroup or device; ``order``: acquire, release, acq_rel."""
+    """Order this work-item's memory accesses for others.
+
+    ``scope`` is workgroup or device, ``order`` acquire, release or acq_rel.
+    """
 
 
 @builtin

@@ -26,7 +26,7 @@ def static_range(start: Any, stop: Any = None, step: Any = None) -> Any:
 
 @builtin
 def print(*values: Any) -> None:
-    """Print numbers and texts from a kernel; f-strings with plain ``{name}`` fields work. Order between work-items is open."""
+    """Print numbers and texts; f-strings with plain ``{name}`` fields work. The order among work-items is open."""
 
 
 @builtin

@@ -1,17 +1,16 @@
 """The Python frontend: from a function and a description of its arguments to Kernel IR.
 
 `lower` compiles; `signature_of` reads annotations only and is cheap. Captured values (closure variables and module
-globals) are compiled in with the value that they have when `lower` runs; `Lowered.dependencies.changed()` tells, in less
-than a microsecond for a few names, whether one of them is different now, so that the specialisation has to be made anew.
+globals) are compiled in with the value that they have when `lower` runs; `Lowered.dependencies.changed()` tells, in
+less than a microsecond for a few names, whether one is different now, so that the kernel has to be compiled anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
 
-from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+from magpie.diagnostics.diagnostic import Diagnostic
 from magpie.frontend.python.annotations import NO_DEFAULT, Parameter, signature_of
 from magpie.frontend.python.dependencies import Dependencies
 from magpie.frontend.signature import Arg
@@ -41,9 +40,3 @@ def lower(
 
     kernel, warnings, dependencies = lower_kernel(fn, args, workgroup, fastmath)
     return Lowered(kernel, warnings, dependencies)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "CompileError":
-        return CompileError
-    raise AttributeError(name)

@@ -19,7 +19,7 @@ NO_DEFAULT: Any = type("_NoDefault", (), {"__repr__": lambda self: "<no default>
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. ``kind`` is ``array``, ``scalar`` (also structs), ``constexpr`` or ``any`` (specialised on the argument).
+    """One parameter. ``kind`` is ``array``, ``scalar`` (also structs), ``constexpr`` or ``any`` (as the argument is).
 
     ``type`` and ``rank`` are None where the annotation leaves them open; ``default`` is ``NO_DEFAULT`` without one.
     """
@@ -100,6 +100,7 @@ def _bad(name: str, what: str, loc: Loc) -> CompileError:
             "MPG_PY_1022",
             f"the annotation of parameter {name} is not understood: {what}",
             loc,
-            help="use a dtype (mp.f32), mp.Array[mp.f32], mp.Array[mp.f32, 2], an @mp.struct class, mp.constexpr, or no annotation",
+            help="use a dtype such as mp.f32, mp.Array[mp.f32], mp.Array[mp.f32, 2], a struct class, mp.constexpr, "
+            "or no annotation",
         )
     )

@@ -172,7 +172,8 @@ def common(
             return (promote(ta, tb) if not (ta is bool_ and tb is bool_) else (bool_ if keep_bool else i32)), None
         except PromotionError as error:
             raise _mixed(fx, a, b, at, what, error) from None
-    strong, kind = (a.type, kb) if ka is None else (b.type, ka)  # type: ignore[attr-defined]
+    strong: DType = (a if ka is None else b).type  # type: ignore[attr-defined]
+    kind = kb or ka or "int"
     if kind == "float" and not strong.is_float:
         return f32, None
     if strong.is_bool and (kind == "int" or not keep_bool):
@@ -508,7 +509,7 @@ def _signs(fx: Fx, op: str, a: Val, b: Val, at: ast.AST) -> Node | None:
 
 
 def _identity(fx: Fx, cls: type[ast.cmpop], a: Val, b: Val, at: ast.AST) -> Val:
-    word = {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}[cls]  # type: ignore[index]
+    word = {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}[cls]
     negated = cls in (ast.IsNot, ast.NotIn)
     if cls in (ast.Is, ast.IsNot):
         none = [v for v in (a, b) if isinstance(v, Const) and v.value is None]
@@ -537,7 +538,7 @@ def _identity(fx: Fx, cls: type[ast.cmpop], a: Val, b: Val, at: ast.AST) -> Val:
 
 
 def convert(fx: Fx, val: Val, to: DType, at: ast.AST, target: str) -> Node:
-    """``val`` for a place of type ``to`` (element, field, annotated variable or parameter), by NumPy's same_kind rule."""
+    """``val`` for a place of type ``to`` (element, field, declared variable or parameter): NumPy's same_kind rule."""
     number(fx, val, at, f"{target} of type {to}")
     kind = weak_kind(val)
     source = val.type if kind is None else None  # type: ignore[attr-defined]

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any
 
 from magpie.dtypes import DType, StructType, Type, bool_, index, u64
-from magpie.frontend.python.arith import adapt, convert, number, truth
+from magpie.frontend.python.arith import convert, truth
 from magpie.frontend.python.calls import BUILTINS, NOTHING, Handler, argument_node
 from magpie.frontend.python.context import Fx
 from magpie.frontend.python.expressions import node_of, static_value
 from magpie.frontend.python.values import Const, Num, Pointer, Struct, Tuple, Val, View, describe
 from magpie.frontend.python.views import element_indices, to_index, whole
 from magpie.ir.layout import HOST_OPS
-from magpie.ir.nodes import Array, HostExpr, LocalArray, Node, PtrType, Region, Scalar, SharedArray
+from magpie.ir.nodes import Array, HostExpr, LocalArray, Node, PtrType, Region, SharedArray
 from magpie.language.declare import struct_type
 
 __all__: list[str] = []
@@ -302,11 +301,8 @@ def _rmw(kind: str) -> Handler:
         array, indices, scope = _place(fx, e, args)
         t = array.type
         assert isinstance(t, DType)
-        if (
-            (t.is_bool
-            and kind != "exchange"
-            and kind not in ("and", "or", "xor"))
-            or (t.is_float and kind in ("and", "or", "xor"))
+        if (t.is_bool and kind != "exchange" and kind not in ("and", "or", "xor")) or (
+            t.is_float and kind in ("and", "or", "xor")
         ):
             raise fx.fail("MPG_PY_1018", f"mp.{_name(e)} on elements of type {t}", e, help="use an array of integers")
         value = _value(fx, e, args, "value", array, ["array", "index", "value"])
@@ -438,12 +434,13 @@ def _ballot_rank(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
     return Num(fx.b.cast(fx.b.emit("popcount", fx.b.emit("and", bits, below)), index))
 
 
-# --- printing and the rest ----------------------------------------------------------------------------------------------
+# --- printing and the rest --------------------------------------------------------------------------------------------
 @handler("print")
 def _print(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
     if e.keywords:
         raise fx.fail("MPG_PY_1012", "mp.print takes no keywords", e, help="write the separators into an f-string")
-    pieces, nodes = [""], []
+    pieces = [""]
+    nodes: list[Node] = []
     for i, a in enumerate(e.args):
         if i:
             pieces[-1] += " "
@@ -522,7 +519,3 @@ def _free(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
         )
     fx.emit(e, "free", pointer.node)
     return NOTHING
-
-
-_ = (Scalar, adapt, number)
-_unused: Any = None

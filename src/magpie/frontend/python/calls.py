@@ -8,13 +8,13 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from magpie.dtypes import DType, StructType, bool_, f32, f64, i32, i64
-from magpie.frontend.python.arith import adapt, binary, default, lazy, number, truth, weak_kind
+from magpie.dtypes import DType, bool_, f32, f64, i32, i64
+from magpie.frontend.python.arith import adapt, binary, lazy, number, truth, weak_kind
 from magpie.frontend.python.context import EXPRESSIONS, Fx
 from magpie.frontend.python.errors import REJECTED_CALLS
 from magpie.frontend.python.functions import call_device
 from magpie.frontend.python.structs import construct
-from magpie.frontend.python.values import Const, Lazy, Num, Shape, Table, Tuple, Val, View, describe, is_number
+from magpie.frontend.python.values import Const, Lazy, Num, Shape, Table, Tuple, Val, View, describe
 from magpie.frontend.python.views import extent
 from magpie.language import numeric
 from magpie.language._builtin import Builtin
@@ -164,9 +164,7 @@ def cast_to(fx: Fx, val: Val, to: DType, at: ast.AST) -> Val:
             return Num(fx.b.const(v, to)) if not _rounds(v, to) else Num(fx.b.emit("cast", fx.b.const(v, f64), type=to))
         return Num(fx.b.const(v, to))
     if isinstance(val, Num) and val.weak is not None and val.type is not to:
-        for cell in val.origins:
-            cell.unstable = cell.unstable or False
-        return Num(fx.emit(at, "cast", val.node, type=to))
+        return Num(fx.emit(at, "cast", val.node, type=to))  # says nothing about the type of an open variable
     return Num(adapt(fx, val, to, at))
 
 
@@ -275,12 +273,10 @@ def _via(name: str, count: int | None = None) -> PyHandler:
         builtin: Any = getattr(numeric, name)
         wanted = [n for n, has, _ in builtin.parameters if not has]
         if keywords or len(args) < len(wanted) or (not builtin.variadic and len(args) > len(wanted)):
-            many = " or more" * builtin.variadic
+            count = f"{len(wanted)}{' or more' * builtin.variadic} value{'s' * (len(wanted) != 1)}"
+            given = len(args) + len(keywords)
             raise fx.fail(
-                "MPG_PY_1012",
-                f"{name} takes {len(wanted)}{many} value{'s' * (len(wanted) != 1)} in a kernel, and {len(args) + len(keywords)} are given",
-                e,
-                help=f"it is {builtin.shown}",
+                "MPG_PY_1012", f"{name} takes {count} in a kernel, not {given}", e, help=f"it is {builtin.shown}"
             )
         return BUILTINS[name](fx, e, dict(zip(wanted, args, strict=False)), args[len(wanted) :])
 
@@ -304,7 +300,8 @@ def _cdiv(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val
 def _divmod(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
     if len(args) != 2 or keywords:
         raise fx.fail("MPG_PY_1012", "divmod takes two values", e, help="it is divmod(a, b)")
-    return Tuple([binary(fx, ast.FloorDiv, *args, e), binary(fx, ast.Mod, *args, e)])
+    a, b = args
+    return Tuple([binary(fx, ast.FloorDiv, a, b, e), binary(fx, ast.Mod, a, b, e)])
 
 
 def _math_log(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
@@ -312,6 +309,11 @@ def _math_log(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) ->
         top = BUILTINS["log"](fx, e, {"x": args[0]}, [])
         return binary(fx, ast.Div, top, BUILTINS["log"](fx, e, {"x": args[1]}, []), e)
     return _via("log")(fx, e, args, keywords)
+
+
+def _math_pow(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
+    """math.pow is a float also of integers."""
+    return _via("pow")(fx, e, [_float(fx, e, [a], {}) for a in args], keywords)
 
 
 def _angle(factor: float) -> PyHandler:
@@ -335,12 +337,16 @@ _PYTHON: dict[Any, PyHandler] = {
     pow: _via("pow"),
     math.fabs: _via("abs"),
     math.log: _math_log,
+    math.pow: _math_pow,
     math.radians: _angle(math.pi / 180),
     math.degrees: _angle(180 / math.pi),
 }
-for _name in ["sqrt", "exp", "expm1", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "floor", "ceil", "trunc", "atan2", "hypot", "fmod", "remainder", "copysign", "ldexp", "frexp", "isnan", "isinf", "isfinite", "pow", "cbrt", "exp2", "fma"]:
+_SAME_IN_MATH = (
+    "sqrt exp expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf floor ceil trunc atan2 hypot fmod "
+    "remainder copysign ldexp frexp isnan isinf isfinite cbrt exp2 fma"
+)
+for _name in _SAME_IN_MATH.split():
     if hasattr(math, _name):
         _PYTHON[getattr(math, _name)] = _via(_name)
 
 EXPRESSIONS[ast.Call] = _call
-_ = (StructType, is_number, default)

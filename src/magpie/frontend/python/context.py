@@ -28,8 +28,6 @@ from magpie.frontend.python.values import (
     Lazy,
     Num,
     Shape,
-    Struct,
-    Tuple,
     Val,
     View,
     describe,
@@ -73,9 +71,9 @@ class Module:
 class Cell:
     """One number of a variable, and the join of the types assigned to it.
 
-    `assumed` is the type that the last pass found, `final` the one chosen for a variable that only literals were assigned
-    to. The rest is collected anew in each pass: `strong` is the declared type met, `weak` the widest kind of literals, and
-    `met` the types to which readers adapted the variable while it was open.
+    `assumed` is the type that the last pass found, `final` the one chosen for a variable that only literals were
+    assigned to. The rest is collected anew in each pass: `strong` is the declared type met, `weak` the widest kind of
+    literals, and `met` the types to which readers adapted the variable while it was open.
     """
 
     __slots__ = ("assumed", "final", "met", "name", "place", "slot", "strong", "unstable", "weak", "wide")
@@ -187,7 +185,7 @@ class WeakParam:
         return node
 
     def decide(self) -> DType:
-        """The type to pass: the only one met; the narrowest integer; else the widest of its kind. The host checks the range."""
+        """The type to pass: the only one met; the narrowest integer, whose range the host checks; the widest float."""
         met = list(self.nodes)
         if self.kind == "bool":
             return bool_
@@ -211,7 +209,7 @@ class WeakParam:
         elif base in fx.prologue:
             fx.prologue.remove(base)
         fx.prologue.insert(0, base)
-        for to, node in self.nodes.items():
+        for node in self.nodes.values():
             if node is not base:
                 node.op, node.args, node.attrs = "cast", (base,), {}
 
@@ -448,8 +446,6 @@ class Fx:
         """Give a local variable a value."""
         var = self.vars[name]
         loc = self.source.loc(at)
-        if isinstance(val, Const) and not isinstance(val.value, int | float) and self._unstorable(val):
-            raise self.fail("MPG_PY_1019", f"{describe(val)} cannot be kept in a variable", at, help="use it directly")
         var.sites.add(id(at))
         if var.first is None:
             var.first = loc
@@ -459,10 +455,6 @@ class Fx:
             return
         self.env.pop(name, None)
         self.store_into(var, val, at)
-
-    @staticmethod
-    def _unstorable(val: Const) -> bool:
-        return False
 
     def store_into(self, var: Var, val: Val, at: ast.AST) -> None:
         """Set the slots of a variable that is assigned several times."""
@@ -542,7 +534,7 @@ class Fx:
                 "MPG_PY_1015",
                 f"{var.name} stands for {describe(var.like)} and for {describe(val)}",
                 at,
-                help="use one array with one more dimension, or load from both and select the value: v = a[i] if c else b[i]",
+                help="use one array with one more dimension, or select the value: v = a[i] if c else b[i]",
                 notes=notes,
             )
         return self.fail(
@@ -583,13 +575,9 @@ class Fx:
 
 
 def _join_strong(a: DType, b: DType) -> DType | None:
-    """The type of a variable that is assigned both; None where they need a cast. Only index joins with narrower integers."""
+    """The type of a variable that is assigned both, or None: only index joins with other integers."""
     if a is index or b is index:
         other = b if a is index else a
         if other.is_int and other is not u64:
             return other if other.bits == 64 else index
     return None
-
-
-def struct_or_tuple(val: Val) -> bool:
-    return isinstance(val, Struct | Tuple)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -78,7 +80,7 @@ def wrap(fx: Fx, value: Any, name: str, at: ast.AST) -> Val:
 
 
 def _numpy_scalar(fx: Fx, value: Any) -> Val:
-    """A NumPy scalar keeps its type, except int64, float64 and bool, which NumPy makes by itself: these are as literals."""
+    """A NumPy scalar keeps its type, except int64, float64 and bool, which NumPy makes by itself: they are literals."""
     name = value.dtype.name
     plain = value.item() if name != "bfloat16" else float(value)
     if name in ("int64", "float64", "bool"):
@@ -174,10 +176,10 @@ def _pure(region: Region) -> bool:
     return len(region) <= _SPLICE_LIMIT and all(n.info.pure or n.op == "slot_get" for n in region)
 
 
-def short_circuit(fx: Fx, parts: list[Any], is_and: bool, at: ast.expr) -> Const | Node:
+def short_circuit(fx: Fx, parts: list[Callable[[], Const | Node]], is_and: bool, at: ast.expr) -> Const | Node:
     """``parts`` are functions that lower one side each, to a constant or a bool node; the later run only if needed."""
     left = parts[0]()
-    for i, part in enumerate(parts[1:], 1):
+    for part in parts[1:]:
         if isinstance(left, Const):
             if bool(left.value) != is_and:
                 return left
@@ -221,7 +223,7 @@ def _branch(fx: Fx, left: Node, region: Region, right: Node, is_and: bool, at: a
 def condition(fx: Fx, e: ast.expr) -> Const | Node:
     """The truth of an expression: a constant, or a bool node. `and`, `or` and `not` take any numbers here."""
     if isinstance(e, ast.BoolOp):
-        return short_circuit(fx, [lambda v=v: condition(fx, v) for v in e.values], isinstance(e.op, ast.And), e)
+        return short_circuit(fx, [partial(condition, fx, v) for v in e.values], isinstance(e.op, ast.And), e)
     return truth(fx, fx.expr(e), e)
 
 
@@ -245,7 +247,7 @@ def _boolop(fx: Fx, e: ast.BoolOp) -> Val:
             help=f"write {a} if {left} else {b}, or a comparison such as {fx.text(v)} != 0",
         )
 
-    out = short_circuit(fx, [lambda v=v: side(v) for v in e.values], word == "and", e)
+    out = short_circuit(fx, [partial(side, v) for v in e.values], word == "and", e)
     return out if isinstance(out, Const) else Num(out)
 
 
@@ -260,7 +262,7 @@ def _compare(fx: Fx, e: ast.Compare) -> Val:
         values.append(fx.expr(e.comparators[i]))
         return truth(fx, compare(fx, type(e.ops[i]), values[i], values[i + 1], e), e)
 
-    out = short_circuit(fx, [lambda i=i: link(i) for i in range(len(e.ops))], True, e)
+    out = short_circuit(fx, [partial(link, i) for i in range(len(e.ops))], True, e)
     return out if isinstance(out, Const) else Num(out)
 
 
@@ -278,7 +280,7 @@ def _ifexp(fx: Fx, e: ast.IfExp) -> Val:
     return merge(fx, cond, (vals[0], vals[1]), regions, e)
 
 
-def merge(fx: Fx, cond: Node, vals: tuple[Val, Val], regions: tuple[Region, Region], at: ast.IfExp) -> Val:
+def merge(fx: Fx, cond: Node, vals: tuple[Val, Val], regions: tuple[Region, Region], at: ast.expr) -> Val:
     """One of two values by ``cond``: selects where both sides are pure, else a branch with a slot per number."""
     a, b = vals
     if skeleton(a) != skeleton(b):
@@ -350,7 +352,7 @@ def _walrus(fx: Fx, e: ast.NamedExpr) -> Val:
     return val
 
 
-# --- helpers for calls and statements ----------------------------------------------------------------------------------
+# --- helpers for calls and statements ---------------------------------------------------------------------------------
 def static_value(fx: Fx, val: Val, at: ast.AST, what: str) -> Any:
     """The compile-time Python value behind ``val``. Raises ``MPG_PY_1013``."""
     if isinstance(val, Const):

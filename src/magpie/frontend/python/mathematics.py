@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from magpie.dtypes import DType, bool_, f32, i32, u64
-from magpie.frontend.python.arith import adapt, binary, combine, common, compare, lazy, number, origins, truth
+from magpie.frontend.python.arith import adapt, binary, combine, common, lazy, number, origins, truth
 from magpie.frontend.python.calls import BUILTINS, Handler
 from magpie.frontend.python.context import Fx
 from magpie.frontend.python.expressions import merge
-from magpie.frontend.python.values import Const, Lazy, Num, Tuple, Val, describe, is_number
+from magpie.frontend.python.values import Const, Lazy, Num, Tuple, Val, describe
 
 __all__: list[str] = []
 
@@ -54,7 +54,8 @@ def _function(name: str, op: str, names: tuple[str, ...], fold: Callable[..., An
     return lower
 
 
-for _name in ["sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf"]:
+_UNARY = "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf"
+for _name in _UNARY.split():
     BUILTINS[_name] = _function(_name, _name, ("x",), getattr(math, _name, None))
 BUILTINS["rsqrt"] = _function("rsqrt", "rsqrt", ("x",), lambda x: 1 / math.sqrt(x))
 BUILTINS["atan2"] = _function("atan2", "atan2", ("y", "x"), math.atan2)
@@ -79,7 +80,7 @@ def _integral(name: str, fold: Callable[[float], float]) -> Handler:
 
 
 for _name, _fold in (("floor", math.floor), ("ceil", math.ceil), ("trunc", math.trunc), ("round", round)):
-    BUILTINS[_name] = _integral(_name, _fold)  # type: ignore[arg-type]
+    BUILTINS[_name] = _integral(_name, _fold)
 
 
 def _test(name: str) -> Handler:
@@ -212,5 +213,3 @@ BUILTINS["select"] = _select
 BUILTINS["bitcast"] = _bitcast
 for _name in ("popcount", "clz", "ctz"):
     BUILTINS[_name] = _bits(_name)
-
-_ = (compare, is_number)

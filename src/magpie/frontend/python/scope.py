@@ -17,7 +17,7 @@ def target_names(target: ast.expr) -> Iterator[str]:
     elif isinstance(target, ast.Tuple | ast.List):
         for item in target.elts:
             yield from target_names(item)
-    elif isinstance(target, ast.Attribute) or isinstance(target, ast.Starred):
+    elif isinstance(target, ast.Attribute | ast.Starred):
         yield from target_names(target.value)
 
 

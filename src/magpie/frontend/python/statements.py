@@ -155,7 +155,7 @@ def _field_place(fx: Fx, target: ast.Attribute) -> tuple[ElemRef | None, str, li
         if isinstance(val, Struct):
             return None, e.id, names
     base = fx.ref(e)
-    if isinstance(base, View | Shape) or (isinstance(base, Const)):
+    if isinstance(base, View | Shape | Const):
         what = f".{names[0]} of {describe(base)}"
         raise fx.fail(
             "MPG_PY_1019",

@@ -2,8 +2,8 @@
 
 Only `Num` is a run-time value of the IR. Everything else is known to the frontend: constants, weak values that still
 wait for a type, views of arrays, structs and tuples of values. Structured values are flattened to their numbers where
-they meet a variable that is assigned several times, a device function or a branch: a skeleton (what it is) and components
-(the numbers in it).
+they meet a variable that is assigned several times, a device function or a branch: a skeleton (what it is) and
+components (the numbers in it).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from magpie.dtypes import DType, StructType, Type
 from magpie.ir.nodes import Array, Node
 
 __all__ = [
-    "Const", "Dim", "ElemRef", "Fixed", "Free", "Lazy", "Num", "Pointer", "Shape", "Struct", "Table", "Tuple", "Val", "View",
-    "describe", "flatten", "is_number", "rebuild", "same_struct", "skeleton",
+    "Const", "Dim", "ElemRef", "Fixed", "Free", "Lazy", "Num", "Pointer", "Shape", "Struct", "Table", "Tuple", "Val",
+    "View", "describe", "flatten", "is_number", "rebuild", "same_struct", "skeleton",
 ]  # fmt: skip
 
 

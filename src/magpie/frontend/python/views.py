@@ -1,4 +1,4 @@
-"""Arrays and views of them: indexing, slicing, shapes. A view is never a value: it is an array and what was fixed of it."""
+"""Arrays and views of them: indexing, slicing, shapes. A view is no value: it is an array and what was fixed of it."""
 
 from __future__ import annotations
 
@@ -74,8 +74,10 @@ def extent(fx: Fx, view: View, k: int) -> Node:
     if dim.extent is not None:
         return dim.extent
     array = view.array
-    if isinstance(array, SharedArray | LocalArray | ConstArray) and isinstance(array.shape[d], int):
-        return fx.b.const(array.shape[d], index)
+    if isinstance(array, SharedArray | LocalArray | ConstArray):
+        n = array.shape[d]
+        if isinstance(n, int):
+            return fx.b.const(n, index)
     return fx.b.emit("extent", array=array, dim=d)
 
 
@@ -174,15 +176,15 @@ def subscript_view(fx: Fx, base: View, e: ast.Subscript) -> View:
             help=f"give {base.rank}" if base.rank else "read it with [()]",
         )
     dims = list(base.dims)
-    for k, (at, val) in enumerate(vals):
+    for k, (at, given) in enumerate(vals):
         d = base.free[k]
         dim = base.dims[d]
         assert isinstance(dim, Free)
-        if val is None:
+        if given is None:
             assert isinstance(at, ast.Slice)
             dims[d] = _slice(fx, base, k, dim, at)
         else:
-            dims[d] = Fixed(_place(fx, base, d, dim, val, at))
+            dims[d] = Fixed(_place(fx, base, d, dim, given, at))
     return View(base.array, dims)
 
 
@@ -237,7 +239,7 @@ def _check_literal(fx: Fx, base: View, d: int, dim: Free, value: int, at: ast.ex
 
 
 def _slice(fx: Fx, base: View, k: int, dim: Free, at: ast.Slice) -> Dim:
-    """``start:stop:step`` of a dimension; start and stop count from the beginning, and are not clipped to the extent."""
+    """``start:stop:step`` of a dimension; the bounds count from the beginning and are not clipped to the extent."""
     if at.lower is None and at.upper is None and at.step is None:
         return dim
     step = 1
@@ -396,11 +398,10 @@ def load(fx: Fx, view: View, at: ast.AST) -> Val:
 def store(fx: Fx, target: ElemRef | View, val: Val, at: ast.AST, value_at: ast.AST) -> None:
     """Write to an element, or to a field of one."""
     if isinstance(target, View):
-        array, indices, path, type_ = target.array, resolve(target), (), target.array.type
-    else:
-        array, indices, path, type_ = target.array, target.indices, target.path, target.type
+        target = ElemRef(target.array, resolve(target), (), target.array.type)
+    array, indices, path, type_ = target.array, target.indices, target.path, target.type
     if isinstance(type_, StructType):
-        store_struct(fx, ElemRef(array, indices, path, type_), val, at, value_at)
+        store_struct(fx, target, val, at, value_at)
         return
     if isinstance(val, Struct):
         raise fx.fail(
@@ -415,9 +416,11 @@ def element_indices(fx: Fx, view: View, val: Val, at: ast.AST) -> tuple[Node, ..
     items = val.items if isinstance(val, Tuple) else [val]
     if len(items) != view.rank:
         raise fx.fail(
-            "MPG_PY_1011", f"{_shown(view)} has {view.rank} dimension{'s' * (view.rank != 1)}, and {len(items)} indices are given", at,
+            "MPG_PY_1011",
+            f"{_shown(view)} has {view.rank} dimension{'s' * (view.rank != 1)}, and {len(items)} indices are given",
+            at,
             help="pass a tuple with one index per dimension" if view.rank != 1 else "pass one index",
-        )  # fmt: skip
+        )
     dims = list(view.dims)
     for k, item in enumerate(items):
         d = view.free[k]
