@@ -1,0 +1,1 @@
+"""Tests: unit (no device), conformance (every backend against oracles), e2e (whole programs)."""

@@ -1,0 +1,1 @@
+"""One kernel, one independent oracle, every backend present."""

@@ -1,0 +1,1 @@
+"""Planted faults, and kernels that look like them and are right."""

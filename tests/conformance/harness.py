@@ -1,0 +1,271 @@
+"""The conformance harness: a case is a kernel with an independent oracle, and runs on every backend present.
+
+    @case(dtypes=FLOATS)
+    def test_sqrt(t):
+        x = values(t, 101)
+        return Run(k_sqrt, (x, empty(101, t)), {1: in_f32(np.sqrt, t, x)})
+
+The function builds the arguments anew for each run.  What the oracle does not mention must stay as it was, bit for
+bit, and so must memory between and around the elements of a strided view.
+
+A backend that lacks what a case requires is left out by its manifest's capabilities, never by name; known failures
+stand in known_failures.txt with a reason, and a case listed there that passes is an error.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import magpie as mp
+from magpie import knobs
+from magpie.backends.base import Manifest
+
+HERE = Path(__file__).parent
+GANGS = (4, 8, 16, 32)
+
+# What a type needs from a target.  A target that has it through another type names the capability too.
+TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16", "bf16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A backend, with launch options that must not change a result."""
+
+    name: str
+    device: str
+    manifest: Manifest
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def has(self, capabilities: Sequence[str]) -> bool:
+        return all(c in self.manifest.capabilities for c in capabilities)
+
+
+@dataclass
+class Run:
+    """One launch and what it must leave behind.
+
+    ``expect`` maps argument positions to arrays, or is a function that gets the arguments after the launch and gives
+    such a map (for results that depend on the subgroup size).  ``ulps`` allows that many units in the last place;
+    ``atol`` an absolute error besides; ``zero_sign=False`` lets -0 equal +0.
+    """
+
+    kernel: Any
+    args: tuple[Any, ...]
+    expect: dict[int, Any] | Callable[..., dict[int, Any]]
+    grid: Any = None
+    block: Any = 64
+    ulps: float = 0
+    atol: float = 0.0
+    zero_sign: bool = True
+    launch: dict[str, Any] = field(default_factory=dict)
+
+
+@functools.cache
+def targets() -> tuple[Target, ...]:
+    """The backends that can run a kernel on this machine."""
+    from magpie.backends.registry import backend, backend_ids
+    from magpie.runtime.device import device
+
+    found = []
+    for name in backend_ids():
+        try:
+            target = Target(name, name, backend(name).manifest)
+            device(name)
+        except (mp.GpuError, AttributeError, ImportError):  # no such device on this machine
+            continue
+        found.append(target)
+    return tuple(found)
+
+
+def gang_targets() -> list[Target]:
+    """Targets whose gang width can be chosen, at several widths."""
+    return [
+        Target(f"{t.name}-g{g}", t.device, t.manifest, (("gang", g),))
+        for t in targets()
+        if "gangs" in t.manifest.capabilities
+        for g in GANGS
+    ]
+
+
+@functools.cache
+def known_failures() -> tuple[tuple[str, str], ...]:
+    """(pattern of a test's name, reason) of each line of known_failures.txt."""
+    rows = []
+    for line in (HERE / "known_failures.txt").read_text().splitlines():
+        text = line.split("#", 1)[0].strip()
+        if text:
+            pattern, _, reason = text.partition(" ")
+            if not reason.strip():
+                raise ValueError(f"known_failures.txt: {pattern} has no reason")
+            rows.append((pattern, reason.strip()))
+    return tuple(rows)
+
+
+def _marks(name: str) -> list[Any]:
+    for pattern, reason in known_failures():
+        if fnmatch.fnmatchcase(name, pattern):
+            return [pytest.mark.xfail(reason=reason, strict=True)]
+    return []
+
+
+def case(
+    dtypes: Sequence[Any] = (None,),
+    requires: Sequence[str] = (),
+    blocks: Sequence[Any] = (None,),
+    grids: Sequence[Any] = (None,),
+    gangs: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a test of a function that gives a `Run` or several: one test a target, dtype, block and grid.
+
+    The function takes those of ``t``, ``block`` and ``grid`` that it names.  A dtype may be a tuple of dtypes; all must
+    be there.  ``gangs=True`` adds every gang width where a backend has gangs.
+    """
+
+    def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
+        wanted = set(inspect.signature(make).parameters)
+        rows = []
+        for target, t, block, grid in itertools.product(
+            [*targets(), *(gang_targets() if gangs else ())], dtypes, blocks, grids
+        ):
+            types = () if t is None else t if isinstance(t, tuple) else (t,)
+            needs = [*requires, *(TYPE_CAPABILITY[u.name] for u in types if getattr(u, "name", "") in TYPE_CAPABILITY)]
+            parts = [target.name, *(u.name for u in types)]
+            parts += [f"b{_text(block)}"] * (block is not None) + [f"n{_text(grid)}"] * (grid is not None)
+            name = "-".join(parts)
+            marks = _marks(f"{make.__module__.rsplit('.', 1)[-1]}::{make.__name__}[{name}]")
+            if not target.has(needs):
+                missing = [c for c in needs if c not in target.manifest.capabilities]
+                marks.append(pytest.mark.skip(reason=f"{target.name} lacks {', '.join(missing)}"))
+            rows.append(pytest.param(target, t, block, grid, id=name, marks=marks))
+
+        @pytest.mark.parametrize(("target", "t", "block", "grid"), rows)
+        def test(target: Target, t: Any, block: Any, grid: Any) -> None:
+            given = {"t": t, "block": block, "grid": grid}
+            made = make(**{k: v for k, v in given.items() if k in wanted})
+            for run in [made] if isinstance(made, Run) else list(made):
+                check(run, target)
+
+        test.__name__ = make.__name__
+        test.__qualname__ = make.__qualname__
+        test.__module__ = make.__module__
+        test.__doc__ = make.__doc__
+        return test
+
+    return decorate
+
+
+def _text(value: Any) -> str:
+    return "x".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
+
+
+def launch(run: Run, target: Target) -> None:
+    """Launch on the target; the grid covers the first expected array unless given."""
+    grid = run.grid
+    if grid is None:
+        assert isinstance(run.expect, dict), "a case with a computed oracle gives its grid"
+        grid = cover(np.asarray(next(iter(run.expect.values()))).size, run.block)
+    options = {**dict(target.options), **run.launch}
+    run.kernel.launch(grid=grid, block=run.block, args=run.args, device=target.device, **options)
+
+
+def cover(n: int, block: Any) -> int:
+    """Workgroups of ``block`` that cover n items along x."""
+    return mp.cdiv(n, block if isinstance(block, int) else block[0])
+
+
+def check(run: Run, target: Target) -> None:
+    """Launch and compare every byte of every argument with the oracle."""
+    arrays = {k: a for k, a in enumerate(run.args) if isinstance(a, np.ndarray)}
+    owners = {id(_owner(a)): _owner(a) for a in arrays.values()}
+    before = {key: (a.copy() if a.dtype.hasobject is False else a) for key, a in owners.items()}
+    launch(run, target)
+    expect = run.expect(*run.args) if callable(run.expect) else run.expect
+    # The oracle's view of memory: the old bytes with the expected elements written through the same strides.
+    for k, value in expect.items():
+        view = _same_view(arrays[k], before[id(_owner(arrays[k]))])
+        view[...] = np.asarray(value).reshape(view.shape)
+    for key, owner in owners.items():
+        compare(owner, before[key], run, f"{target.name}: {getattr(run.kernel, '__name__', run.kernel)}")
+
+
+def _owner(a: np.ndarray) -> np.ndarray:
+    while isinstance(a.base, np.ndarray):
+        a = a.base
+    return a
+
+
+def _same_view(a: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """The elements of ``base`` (a C-ordered copy of a's owner) that ``a`` addresses in its owner."""
+    owner = _owner(a)
+    if a is owner:
+        return base
+    assert owner.flags.c_contiguous, "strided cases are views of contiguous arrays"
+    offset = a.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    return np.ndarray(a.shape, a.dtype, buffer=base, offset=offset, strides=a.strides)
+
+
+def compare(actual: np.ndarray, expected: np.ndarray, run: Run | None = None, what: str = "") -> None:
+    """AssertionError with the first differing elements unless the arrays agree."""
+    assert actual.shape == expected.shape, f"{what}: shape {actual.shape}, expected {expected.shape}"
+    if actual.dtype.names:
+        for name in actual.dtype.names:
+            compare(actual[name], expected[name], run, f"{what}.{name}")
+        return
+    run = run or Run(None, (), {})
+    good = agree(np.atleast_1d(actual), np.atleast_1d(expected), run)
+    if good.all():
+        return
+    bad = np.argwhere(~good)
+    lines = [f"{what}: {len(bad)} of {good.size} elements differ"]
+    for index in map(tuple, bad[:8]):
+        got, want = np.atleast_1d(actual)[index], np.atleast_1d(expected)[index]
+        lines.append(f"  [{', '.join(map(str, index))}] got {got!r}, expected {want!r}")
+        for k, a in enumerate(run.args):
+            if isinstance(a, np.ndarray) and a.shape == good.shape and a is not actual:
+                lines[-1] += f"   arg {k}: {a[index]!r}"
+    raise AssertionError("\n".join(lines))
+
+
+def agree(a: np.ndarray, b: np.ndarray, run: Run) -> np.ndarray:
+    """Which elements agree: any NaN equals any NaN, everything else has the same bits or lies within the tolerance."""
+    if a.dtype.kind not in "fV" or a.dtype.itemsize > 8:
+        return np.asarray(a == b)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        good = (np.isnan(x) & np.isnan(y)) | (x == y)
+        if run.zero_sign and not run.ulps:
+            good &= np.isnan(x) | (np.signbit(x) == np.signbit(y))
+        if run.ulps or run.atol:
+            finite = np.isfinite(x) & np.isfinite(y)
+            allowed = run.ulps * spacing(b) + run.atol
+            good |= finite & (np.abs(x - y) <= allowed)
+    return np.asarray(good)
+
+
+def spacing(a: np.ndarray) -> np.ndarray:
+    """The distance from each element to the next of its type, as f64."""
+    with np.errstate(all="ignore"):
+        if a.dtype.name == "bfloat16":
+            size = np.maximum(np.abs(a.astype(np.float64)), 2.0**-126)
+            return np.exp2(np.floor(np.log2(size)) - 7)
+        return np.abs(np.spacing(np.abs(a))).astype(np.float64)
+
+
+def empty(n: Any, t: mp.DType, fill: int = 77) -> np.ndarray:
+    """An output array, filled with something that no case expects by chance."""
+    return np.full(n, fill if not t.is_bool else True, t.numpy)
+
+
+def full_size() -> bool:
+    """True under `make test-all`."""
+    return knobs.test_all()

@@ -1,0 +1,60 @@
+"""Differential fuzz: random kernels give the interpreter's bits on every other backend present.
+
+A failure prints the seed and saves the smallest kernel found to ``failures/``; running that file shows it again.
+``make test`` runs a fixed sample, MAGPIE_TEST_ALL=1 many more, MAGPIE_TEST_SEED another sample.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
+from hypothesis import strategies as st
+
+from magpie import knobs
+
+from .fuzz import differ, load, save, split
+from .fuzzgen import Generator
+from .harness import full_size, targets
+
+SHARDS = 12
+KERNELS = 26 if not full_size() else 400  # a shard; 312 in all
+
+
+@st.composite
+def programs(draw):
+    """One random program; every choice is drawn from hypothesis, so that it can shrink."""
+    return Generator(lambda n: draw(st.integers(0, n - 1))).program()
+
+
+def _run(shard: int, folder) -> None:
+    start = knobs.test_seed() * 1000 + shard
+    base, others = split(list(targets()))
+    if not others:
+        pytest.skip("only the reference backend is present")
+
+    @with_seed(start)
+    @settings(
+        max_examples=KERNELS,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+        report_multiple_bugs=False,
+    )
+    @given(programs())
+    def kernels_agree(program):
+        module = load(program, folder)
+        try:
+            differ(module.kernel, program.types, program.atomics, base, others)
+        except Exception as error:
+            file = save(program, f"shard{shard}", f"{type(error).__name__}: {error}", knobs.test_seed())
+            raise AssertionError(f"MAGPIE_TEST_SEED={knobs.test_seed()}, shard {shard}, saved to {file}: {error}") from error
+
+    kernels_agree()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_random_kernels_give_the_same_bits(shard, tmp_path):
+    _run(shard, tmp_path)

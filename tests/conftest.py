@@ -1,0 +1,22 @@
+"""Shared fixtures: every test process has its own cache, and no knob leaks in from the shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+# Set by people and CI on purpose; everything else of MAGPIE_* in the environment would change what is tested.
+_KEPT = ("MAGPIE_TEST_ALL", "MAGPIE_TEST_SEED", "MAGPIE_DEBUG", "MAGPIE_DUMP", "MAGPIE_DUMP_DIR")
+
+for _name in [n for n in os.environ if n.startswith("MAGPIE_") and n not in _KEPT]:
+    del os.environ[_name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled kernels of a test run are kept in a folder of this run: tests see a cold cache, and leave none behind."""
+    os.environ["MAGPIE_CACHE_DIR"] = str(tmp_path_factory.mktemp("magpie-cache"))
+    yield
+    os.environ.pop("MAGPIE_CACHE_DIR", None)
