@@ -168,7 +168,7 @@ def run_program(program: Program, shape: LaunchShape, arguments: list[Any], chec
     if session is not None:
         checks: Checks | None = session.checks
     else:
-        checks = make_checks(("bounds", "divide")) if checked else None
+        checks = make_checks(("bounds", "divide", "barrier")) if checked else None
     outcome: Outcome = program.run(
         shape.grid,
         shape.block,

@@ -15,7 +15,7 @@ __all__ = ["BACKEND", "InterpBackend"]
 
 # Tile products and device-side allocation are rows that only GPU backends implement.
 _MISSING = frozenset({"tensor_cores", "device_malloc"})
-_TYPES = frozenset({"int64", "float16", "float64", "f16", "bf16", "f64"})
+_TYPES = frozenset({"int64", "f16", "bf16", "f64", "checked"})
 
 
 def _prepare(kernel: Kernel) -> Kernel:

@@ -138,7 +138,7 @@ class _Compiler:
             order, scope = node.attrs.get("order") or "acq_rel", node.attrs.get("scope") or "device"
             return self.sync(lambda r, m: r[0].sanitizer.fence(r[0], m, order, scope))
         if node.op == "assert":
-            return compile_assert(node, args[0])
+            return compile_assert(node, args[0]) if self.sanitize else None
         if node.op == "print":
             return compile_print(node, args)
         if node.op == "trap":

@@ -14,8 +14,8 @@ Dims = tuple[int, int, int]
 #: (workgroup id, thread id), x first.
 WorkItem = tuple[Dims, Dims]
 
-#: Kinds that end a plain launch with an error; out-of-bounds accesses do so in checked mode only.
-_FATAL = frozenset({"assert", "trap", "livelock", "barrier"})
+#: Kinds that end a plain launch with an error; the others do so in checked mode only.
+_FATAL = frozenset({"trap", "livelock", "barrier"})
 
 
 def show_item(item: WorkItem) -> str:
@@ -109,8 +109,7 @@ class Outcome:
     def error(self, checked: bool = False) -> GpuError | None:
         """The error that this launch should end with, or None.
 
-        Failed asserts, traps, divergent barriers and loops without progress are errors always; with ``checked`` every
-        report that is an error by the table of codes, and a division by zero, is.
+        Traps, divergent barriers and loops without progress are errors always, and with ``checked`` every report.
         """
         for report in self.reports:
             if checked or report.kind in _FATAL:

@@ -54,9 +54,6 @@ class Checks:
         return Checks(chosen, race == "strict")
 
 
-#: What `checked=True` compiles into a kernel: faults of a single work-item.
-CHECKED = Checks(frozenset({"bounds", "divide"}))
-
 
 class Sanitizer:
     """Watches one launch."""
