@@ -1,0 +1,62 @@
+"""The cpu backend: validates a kernel, emits LLVM text, and has LLVM make an object of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+
+from magpie.backends.base import Artifact, Backend, Manifest, Options
+from magpie.diagnostics import CompileError, Diagnostic
+from magpie.ir.layout import KernelLayout, compute_layout
+from magpie.ir.nodes import Kernel
+
+__all__ = ["CpuBackend"]
+
+_CAPABILITIES = frozenset(
+    "f16 bf16 f64 i64 i8 i16 subgroups atomics atomics_i64 atomics_f32 atomics_f64 device_fence dynamic_shared print"
+    " assert checked".split()
+)
+
+
+class CpuBackend(Backend):
+    """SPMD on SIMD. Artifacts hold a linked image where Magpie has its own loader, else a relocatable object."""
+
+    id = "cpu"
+    extension = ".o"
+    manifest = Manifest("cpu", _CAPABILITIES, max_workgroup_size=1024, max_shared_bytes=1 << 26, alignment=64)
+
+    def validate(self, kernel: Kernel) -> list[Diagnostic]:
+        """Numbered errors for what has no code here; nothing runs then."""
+        from magpie.backends.cpu.validate import validate
+
+        return validate(kernel)
+
+    def layout(self, kernel: Kernel) -> KernelLayout:
+        return compute_layout(kernel)
+
+    def emit(self, kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
+        from magpie.backends.cpu.pipeline import compile_kernel
+
+        return compile_kernel(kernel, layout, options)
+
+    @property
+    def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
+        names = ("kir", "prepared", "llvm", "llvm-opt", "asm")
+        return {name: _stage(name) for name in names}
+
+    def cache_key(self, options: Options) -> str:
+        from magpie.backends.llvm.codegen import host_fingerprint
+
+        return host_fingerprint()
+
+
+def _stage(name: str) -> Callable[[Kernel, Options], str]:
+    def show(kernel: Kernel, options: Options) -> str:
+        pipeline = importlib.import_module("magpie.backends.cpu.pipeline")
+        text: str = pipeline.show(kernel, options, name)
+        return text
+
+    return show
+
+
+_ = CompileError

@@ -1,0 +1,446 @@
+"""Loads and stores of a gang, in the form that the address shape and the mask allow (RULES 15).
+
+A uniform address is one scalar access; consecutive lanes are one vector access, masked where the target can; everything
+else goes lane by lane, in ascending order. Under a mask nothing is read that no active lane reads, and nothing written
+that no active lane writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magpie.backends.cpu.gang import GangBase
+from magpie.backends.cpu.launch import leaf_offset
+from magpie.backends.cpu.values import Mask, Value, ramp
+from magpie.backends.llvm.emitter import Block, constant, memory_element, splat
+from magpie.dtypes import DType
+from magpie.ir.nodes import Array, Buffer, ConstArray, Node
+
+__all__ = ["Address", "MemoryMixin"]
+
+
+@dataclass(slots=True)
+class Address:
+    """Where a gang accesses an array: ``base`` (with all uniform parts), plus per lane nothing (kind 0), ``stride``
+    bytes times the lane (kind 1), or the vector ``offset`` times ``scale`` bytes (kind 2)."""
+
+    kind: int
+    base: str
+    t: DType
+    suffix: str  # metadata
+    stride: int | str = 0
+    offset: str = ""
+    offset_elem: str = ""
+    scale: int = 1
+    private: bool = False  # memory of these work-items alone
+
+
+class MemoryMixin(GangBase):
+    """Accesses of arrays."""
+
+    # --- addresses -----------------------------------------------------------------------------------------------
+    def pointer(self, array: Array) -> str:
+        """The first element of an array; for a local array, of this gang's part."""
+        if isinstance(array, Buffer):
+            return self.env.launch.pointer(array)
+        if isinstance(array, ConstArray):
+            return self.const_array(array)
+        found = self.local_pointer(array)
+        return found if found else self.env.arrays[array][0]
+
+    def local_pointer(self, array: Array) -> str:
+        """The pointer of a local array, made by the owner of the gang loop."""
+        return ""
+
+    def const_array(self, array: ConstArray) -> str:
+        assert isinstance(array.type, DType)
+        name = f"table.{array.name}"
+        module = self.c.module
+        if name not in module.globals:
+            elem = memory_element(array.type)
+            values = ", ".join(f"{elem} {_memory_literal(v, array.type)}" for v in array.values)
+            module.globals[name] = (
+                f"@{name} = internal unnamed_addr constant [{len(array.values)} x {elem}] [{values}], align 64"
+            )
+        return f"@{name}"
+
+    def add(self, a: str, b: str) -> str:
+        if a == "0" or b == "0":
+            return b if a == "0" else a
+        if _is_number(a) and _is_number(b):
+            return str(int(a) + int(b))
+        return self.c.op(f"add i64 {a}, {b}")
+
+    def mul(self, a: str, b: str) -> str:
+        if a == "1" or b == "1":
+            return b if a == "1" else a
+        if a == "0" or b == "0":
+            return "0"
+        if _is_number(a) and _is_number(b):
+            return str(int(a) * int(b))
+        return self.c.op(f"mul i64 {a}, {b}")
+
+    def as_index(self, v: Value, t: DType) -> Value:
+        """An index operand as 64-bit scalars, or a vector of any width."""
+        if v.kind == 2 or v.elem == "i64":
+            if v.kind == 2 and t.kind == "uint" and v.elem != "i64":
+                wide = self.c.op(f"zext <{self.w} x {v.elem}> {v.text} to <{self.w} x i64>")
+                return Value(2, wide, "i64")
+            return v
+        how = "sext" if t.kind == "int" else "zext"
+        text = self.c.op(f"{how} {v.elem} {v.text} to i64") if v.text.startswith("%") else v.text
+        if v.kind == 0:
+            return self.uni(text, "i64")
+        if isinstance(v.stride, int):
+            return self.lin(text, "i64", v.stride)
+        return self.lin(text, "i64", self.c.op(f"sext {v.elem} {v.stride} to i64"))
+
+    def address(self, node: Node, indices: list[Value]) -> Address:
+        array: Array = node.attrs["array"]
+        t, leaf, size = leaf_offset(array, node.attrs.get("field"))
+        local = array.space == "local"
+        launch = self.env.launch
+        fixed, line, vector, vector_elem = "0", "0", "", "i64"
+        narrow = self.env.kernel.facts.small and not self.env.checked
+        for dim, (v, arg) in enumerate(zip(indices, node.args, strict=False)):
+            v = self.as_index(v, arg.dtype)
+            stride = launch.stride(array, dim)
+            if v.kind == 2:
+                # spans are below 2**31, so only the low bits of an offset matter (RULES 1)
+                elem = "i32" if narrow or (v.elem == "i32" and stride == "1") else "i64"
+                part = self.lanes(v, elem)
+                if stride != "1":
+                    scale = self.narrowed(stride, elem)
+                    part = self.c.op(
+                        f"mul <{self.w} x {elem}> {part}, {self.splat_in(self.c.at_block, scale, elem)}"
+                    )
+                if not vector:
+                    vector, vector_elem = part, elem
+                else:
+                    if elem != vector_elem:
+                        part, vector = (
+                            self.lanes(Value(2, x, e), "i64") for x, e in ((part, elem), (vector, vector_elem))
+                        )
+                        vector_elem = "i64"
+                    vector = self.c.op(f"add <{self.w} x {vector_elem}> {vector}, {part}")
+                continue
+            fixed = self.add(fixed, self.mul(v.text, stride))
+            if v.kind == 1:
+                line = self.add(line, self.mul(str(v.stride), stride))
+        if local:  # [n][W]: the lanes of an element lie side by side
+            fixed, line = self.mul(fixed, str(self.w)), self.add(self.mul(line, str(self.w)), "1")
+            if vector:
+                vector = self.c.op(f"mul <{self.w} x {vector_elem}> {vector}, {splat(str(self.w), vector_elem, self.w)}")
+        suffix = self.env.alias.get(array, "")
+        base = self.pointer(array)
+        if fixed != "0" or leaf:
+            offset = self.add(self.mul(fixed, str(size)), str(leaf))
+            base = self.c.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+        if vector:
+            if line != "0":
+                # a line beside a vector: spread it
+                value = Value(1, "0", "i64", None, int(line) if _is_number(line) else line)
+                value.block = self.c.at_block
+                part = self.lanes(value, vector_elem)
+                vector = self.c.op(f"add <{self.w} x {vector_elem}> {vector}, {part}")
+            return Address(2, base, t, suffix, 0, vector, vector_elem, size, local)
+        if line != "0":
+            stride_bytes = self.mul(line, str(size))
+            step: int | str = int(stride_bytes) if _is_number(stride_bytes) else stride_bytes
+            return Address(1, base, t, suffix, step, private=local)
+        return Address(0, base, t, suffix, private=local)
+
+    def narrowed(self, text: str, elem: str) -> str:
+        if elem == "i64" or not text.startswith("%"):
+            return text
+        return self.c.op(f"trunc i64 {text} to {elem}")
+
+    # --- loads ---------------------------------------------------------------------------------------------------
+    def load(self, node: Node) -> Value:
+        indices = [self.map[a] for a in node.args]
+        saved = self.mask
+        self.check_bounds(node, indices)
+        value = self.load_from(self.address(node, indices))
+        if self.mask is not saved:
+            value = self.zero_where_off(value)
+            self.mask = saved
+        return value
+
+    def check_bounds(self, node: Node, indices: list[Value]) -> None:
+        """Checked mode narrows the mask to the lanes in bounds; see `magpie.backends.cpu.checks`."""
+
+    def zero_where_off(self, value: Value) -> Value:
+        return value
+
+    def load_from(self, a: Address) -> Value:
+        c, t = self.c, a.t
+        elem = memory_element(t)
+        if a.kind == 0:
+            raw = c.op(f"load {elem}, ptr {a.base}, align {t.itemsize}{a.suffix}")
+            return self.uni(self.scalar.from_memory(raw, t), self.register(t))
+        raw = self.load_vector(a, elem)
+        text = self.vector.from_memory(raw, t)
+        return self.vec(text, self.register(t))
+
+    @staticmethod
+    def register(t: DType) -> str:
+        from magpie.backends.llvm.emitter import element
+
+        return element(t)
+
+    def load_vector(self, a: Address, elem: str) -> str:
+        """Lanes in memory form."""
+        c, w, size = self.c, self.w, a.t.itemsize
+        vt = f"<{w} x {elem}>"
+        if a.kind == 1 and a.stride == size:
+            if self.mask is None or a.private:
+                return c.op(f"load {vt}, ptr {a.base}, align {size}{a.suffix}")
+            if self.masked_native(elem):
+                name = f"llvm.masked.load.v{w}{_code(elem)}.p0"
+                c.module.declare(name, vt, f"ptr, i32, {self.masks.i1_type}, {vt}")
+                mask = self.masks.i1(self.mask)
+                return c.op(
+                    f"call {vt} @{name}(ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}, {vt} zeroinitializer){a.suffix}"
+                )
+            return self.load_bits(a, elem)
+        if a.kind == 1 and a.stride == -size and self.mask is None:
+            start = c.op(f"getelementptr i8, ptr {a.base}, i64 {-size * (w - 1)}")
+            raw = c.op(f"load {vt}, ptr {start}, align {size}{a.suffix}")
+            order = ", ".join(f"i32 {k}" for k in range(w - 1, -1, -1))
+            return c.op(f"shufflevector {vt} {raw}, {vt} poison, <{w} x i32> <{order}>")
+        if self.mask is not None:
+            return self.load_bits(a, elem) if self.sparse else self.gather_safe(a, elem)
+        return self.gather_all(a, elem)
+
+    sparse = False
+
+    def lane_pointers(self, a: Address, lanes: range) -> list[str]:
+        """A pointer for each lane, unrolled."""
+        c, out = self.c, []
+        if a.kind == 1:
+            if isinstance(a.stride, int):
+                return [c.op(f"getelementptr i8, ptr {a.base}, i64 {k * a.stride}") if k else a.base for k in lanes]
+            p = a.base
+            for k in lanes:
+                if k:
+                    p = c.op(f"getelementptr i8, ptr {p}, i64 {a.stride}")
+                out.append(p)
+            return out
+        for k in lanes:
+            offset = c.op(f"extractelement <{self.w} x {a.offset_elem}> {a.offset}, i64 {k}")
+            out.append(self.scaled(a, offset))
+        return out
+
+    def scaled(self, a: Address, offset: str) -> str:
+        unit = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}.get(a.scale)
+        if unit is None:
+            unit = f"[{a.scale} x i8]"
+        return self.c.op(f"getelementptr {unit}, ptr {a.base}, {a.offset_elem} {offset}")
+
+    def gather_all(self, a: Address, elem: str) -> str:
+        """Every lane, each by a scalar load, or by the gather instruction where that is fast."""
+        c, w, size = self.c, self.w, a.t.itemsize
+        vt = f"<{w} x {elem}>"
+        if self.env.target.has_avx512 and a.kind == 2 and elem in ("i32", "i64", "float", "double"):
+            return self.native_gather(a, elem, splat("true", "i1", w))
+        vector = "poison"
+        for k, p in enumerate(self.lane_pointers(a, range(w))):
+            x = c.op(f"load {elem}, ptr {p}, align {size}{a.suffix}")
+            vector = c.op(f"insertelement {vt} {vector}, {elem} {x}, i64 {k}")
+        return vector
+
+    def pointer_vector(self, a: Address) -> str:
+        unit = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}.get(a.scale) or f"[{a.scale} x i8]"
+        return self.c.op(f"getelementptr {unit}, ptr {a.base}, <{self.w} x {a.offset_elem}> {a.offset}")
+
+    def native_gather(self, a: Address, elem: str, mask: str) -> str:
+        c, w = self.c, self.w
+        vt = f"<{w} x {elem}>"
+        name = f"llvm.masked.gather.v{w}{_code(elem)}.v{w}p0"
+        c.module.declare(name, vt, f"<{w} x ptr>, i32, <{w} x i1>, {vt}")
+        pointers = self.pointer_vector(a)
+        return c.op(
+            f"call {vt} @{name}(<{w} x ptr> {pointers}, i32 {a.t.itemsize}, <{w} x i1> {mask}, {vt} zeroinitializer){a.suffix}"
+        )
+
+    def gather_safe(self, a: Address, elem: str) -> str:
+        """Active lanes; the others read what the first active lane reads (the mask is never empty here, RULES 8)."""
+        assert self.mask is not None
+        if self.env.target.has_avx512 and elem in ("i32", "i64", "float", "double"):
+            return self.native_gather(self.vector_address(a), elem, self.masks.i1(self.mask))
+        a = self.vector_address(a)
+        c, w = self.c, self.w
+        first = self.first_lane(self.mask)
+        one = c.op(f"extractelement <{w} x {a.offset_elem}> {a.offset}, i64 {first}")
+        safe = self.splat_in(c.at_block, one, a.offset_elem)
+        offset = self.vector.select(self.masks.i1(self.mask), a.offset_elem, a.offset, safe)
+        return self.gather_all(
+            Address(2, a.base, a.t, a.suffix, 0, offset, a.offset_elem, a.scale, a.private), elem
+        )
+
+    def vector_address(self, a: Address) -> Address:
+        """A line of addresses as a vector of byte offsets."""
+        if a.kind == 2:
+            return a
+        if isinstance(a.stride, int):
+            return Address(2, a.base, a.t, a.suffix, 0, ramp("i64", a.stride, self.w), "i64", 1, a.private)
+        spread = self.splat_in(self.c.at_block, a.stride, "i64")
+        offset = self.c.op(f"mul <{self.w} x i64> {spread}, {ramp('i64', 1, self.w)}")
+        return Address(2, a.base, a.t, a.suffix, 0, offset, "i64", 1, a.private)
+
+    def first_lane(self, mask: Mask | None) -> str:
+        """The number of the lowest active lane, as i64 text."""
+        if mask is None:
+            return "0"
+        bits = self.masks.number(mask)
+        ctz = self.scalar.intrinsic("cttz", f"i{self.w}", [bits], ", i1 true", "i1")
+        return self.wide_number(ctz)
+
+    def last_lane(self, mask: Mask | None) -> str:
+        if mask is None:
+            return str(self.w - 1)
+        bits = self.masks.number(mask)
+        clz = self.scalar.intrinsic("ctlz", f"i{self.w}", [bits], ", i1 true", "i1")
+        return self.wide_number(self.c.op(f"sub i{self.w} {self.w - 1}, {clz}"))
+
+    def wide_number(self, text: str) -> str:
+        """An iW as i64."""
+        return text if self.w == 64 else self.c.op(f"zext i{self.w} {text} to i64")
+
+    def masked_native(self, elem: str) -> bool:
+        """Whether the target has masked vector loads and stores of this element."""
+        target = self.env.target
+        return target.has_avx512 or (target.has_avx2 and elem in ("i32", "i64", "float", "double"))
+
+    # --- lane loops ----------------------------------------------------------------------------------------------
+    def begin_lane_loop(self, mask: Mask | None) -> tuple[str, Block, Block, str, str]:
+        """A loop over the active lanes in ascending order. Gives (lane, header, exit, bits phi, rest)."""
+        c, w = self.c, self.w
+        bits = self.masks.number(mask)
+        before = c.at_block
+        header, exit_ = c.block("lane"), c.block("lanes")
+        if mask is None:
+            c.br(header)
+        else:
+            c.cbr(c.op(f"icmp ne i{w} {bits}, 0"), header, exit_)
+        c.place(header)
+        left, rest = c.name(), c.name()
+        header.lines.append(f"  {left} = phi i{w} [ {bits}, %{before.label} ], [ {rest}, %LATCH ]")
+        lane = self.wide_number(self.scalar.intrinsic("cttz", f"i{w}", [left], ", i1 true", "i1"))
+        return lane, header, exit_, left, rest
+
+    def end_lane_loop(self, header: Block, exit_: Block, left: str, rest: str) -> None:
+        c, w = self.c, self.w
+        less = c.op(f"sub i{w} {left}, 1")
+        c.do(f"{rest} = and i{w} {left}, {less}")
+        more = c.op(f"icmp ne i{w} {rest}, 0")
+        header.lines[0] = header.lines[0].replace("%LATCH", f"%{c.at_block.label}")
+        c.cbr(more, header, exit_)
+        c.place(exit_)
+
+    def spill(self, text: str, elem: str) -> str:
+        """A vector in stack memory, for access by lane number; gives the pointer."""
+        memory = self.c.alloca(f"[{self.w} x {elem}]", 64)
+        self.c.do(f"store <{self.w} x {elem}> {text}, ptr {memory}, align 64")
+        return memory
+
+    def spilled_lane(self, memory: str, elem: str, lane: str) -> str:
+        at = self.c.op(f"getelementptr {elem}, ptr {memory}, i64 {lane}")
+        return self.c.op(f"load {elem}, ptr {at}")
+
+    def lane_address(self, a: Address, lane: str, offsets: str) -> str:
+        """The pointer of one lane; ``offsets`` is the spilled offset vector of a kind 2 address."""
+        if a.kind == 0:
+            return a.base
+        if a.kind == 1:
+            return self.c.op(f"getelementptr i8, ptr {a.base}, i64 {self.mul(lane, str(a.stride))}")
+        return self.scaled(a, self.spilled_lane(offsets, a.offset_elem, lane))
+
+    def spill_offsets(self, a: Address) -> str:
+        return self.spill(a.offset, a.offset_elem) if a.kind == 2 else ""
+
+    def load_bits(self, a: Address, elem: str) -> str:
+        """A loop over the set bits of the mask; other lanes are zero."""
+        c, w = self.c, self.w
+        vt = f"<{w} x {elem}>"
+        memory = self.spill("zeroinitializer", elem)
+        offsets = self.spill_offsets(a)
+        lane, header, exit_, left, rest = self.begin_lane_loop(self.mask)
+        x = c.op(f"load {elem}, ptr {self.lane_address(a, lane, offsets)}, align {a.t.itemsize}{a.suffix}")
+        at = c.op(f"getelementptr {elem}, ptr {memory}, i64 {lane}")
+        c.do(f"store {elem} {x}, ptr {at}")
+        self.end_lane_loop(header, exit_, left, rest)
+        return c.op(f"load {vt}, ptr {memory}, align 64")
+
+    # --- stores --------------------------------------------------------------------------------------------------
+    def store(self, node: Node) -> None:
+        indices = [self.map[a] for a in node.args[:-1]]
+        saved = self.mask
+        self.check_bounds(node, indices)
+        if self.mask is saved:
+            self.store_to(self.address(node, indices), self.map[node.args[-1]])
+        else:
+            self.under_mask(self.mask, lambda: self.store_to(self.address(node, indices), self.map[node.args[-1]]))
+            self.mask = saved
+
+    def under_mask(self, mask: Mask | None, body: object) -> None:
+        raise NotImplementedError
+
+    def store_to(self, a: Address, value: Value) -> None:
+        c, t, w = self.c, a.t, self.w
+        elem, size = memory_element(t), t.itemsize
+        if a.kind == 0:
+            if value.kind == 0:
+                text = self.scalar.to_memory(value.text, t)
+            else:  # the last lane wins, as if they stored in order
+                lanes = self.vector.to_memory(self.lanes(value), t)
+                text = c.op(f"extractelement <{w} x {elem}> {lanes}, i64 {self.last_lane(self.mask)}")
+            c.do(f"store {elem} {text}, ptr {a.base}, align {size}{a.suffix}")
+            return
+        lanes = self.vector.to_memory(self.lanes(value, self.register(t)), t)
+        vt = f"<{w} x {elem}>"
+        if a.kind == 1 and a.stride == size:
+            if self.mask is None:
+                c.do(f"store {vt} {lanes}, ptr {a.base}, align {size}{a.suffix}")
+                return
+            if a.private:  # nobody else looks at this memory: blending is safe
+                old = c.op(f"load {vt}, ptr {a.base}, align {size}{a.suffix}")
+                lanes = self.vector.select(self.masks.i1(self.mask), elem, lanes, old)
+                c.do(f"store {vt} {lanes}, ptr {a.base}, align {size}{a.suffix}")
+                return
+            if self.masked_native(elem):
+                name = f"llvm.masked.store.v{w}{_code(elem)}.p0"
+                c.module.declare(name, "void", f"{vt}, ptr, i32, {self.masks.i1_type}")
+                mask = self.masks.i1(self.mask)
+                c.do(f"call void @{name}({vt} {lanes}, ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}){a.suffix}")
+                return
+        elif self.mask is None and w <= 32:
+            for k, p in enumerate(self.lane_pointers(a, range(w))):
+                x = c.op(f"extractelement {vt} {lanes}, i64 {k}")
+                c.do(f"store {elem} {x}, ptr {p}, align {size}{a.suffix}")
+            return
+        memory, offsets = self.spill(lanes, elem), self.spill_offsets(a)
+        lane, header, exit_, left, rest = self.begin_lane_loop(self.mask)
+        x = self.spilled_lane(memory, elem, lane)
+        c.do(f"store {elem} {x}, ptr {self.lane_address(a, lane, offsets)}, align {size}{a.suffix}")
+        self.end_lane_loop(header, exit_, left, rest)
+
+
+def _code(elem: str) -> str:
+    return {"float": "f32", "double": "f64"}.get(elem, elem)
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("-").isdigit()
+
+
+def _memory_literal(value: object, t: DType) -> str:
+    assert isinstance(value, int | float)
+    if t.bits == 16 and t.is_float:
+        import struct
+
+        if t.name == "f16":
+            return str(struct.unpack("<H", struct.pack("<e", value))[0])
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        return str((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+    return str(int(value)) if t.is_bool else constant(value, memory_element(t))

@@ -1,0 +1,66 @@
+"""The stages of a cpu compile, one after the other."""
+
+from __future__ import annotations
+
+from magpie.backends.base import Artifact, Options
+from magpie.backends.cpu.kernel import Emitted, emit_kernel
+from magpie.backends.cpu.lane_shapes import forward_slots
+from magpie.backends.cpu.shape_rules import Layout
+from magpie.backends.cpu.width import choose_width
+from magpie.backends.llvm import codegen
+from magpie.backends.llvm.codegen import CodegenError, HostTarget
+from magpie.diagnostics import CompileError, Diagnostic
+from magpie.ir.layout import KernelLayout, compute_layout
+from magpie.ir.nodes import Kernel, walk
+from magpie.passes import prepare
+from magpie.passes.access import infer
+from magpie.passes.narrow_index import ranges
+
+__all__ = ["compile_kernel", "llvm_text", "show"]
+
+
+def prepared(kernel: Kernel) -> Kernel:
+    """What the emitter starts from."""
+    return forward_slots(prepare(kernel))
+
+
+def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> Emitted:
+    """The kernel's module."""
+    ready = prepared(kernel)
+    has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
+    width = options.gang or (options.subgroup_size if has_subgroups else 0) or choose_width(ready, target)
+    lanes = Layout(width, rows=not has_subgroups, workgroup=ready.workgroup)
+    return emit_kernel(ready, kernel, layout, target, lanes, ranges(ready), checked=options.checked)
+
+
+def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
+    """An artifact whose blob is the linked image (`magpie.backends.cpu.loader.restore` takes it)."""
+    from magpie.backends.cpu import loader
+
+    target = codegen.host_target()
+    emitted = llvm_text(kernel, layout, options, target)
+    text = emitted.text
+    try:
+        blob = loader.prepare(codegen.compile_object(text, target, opt_level=options.opt_level)).to_bytes()
+    except (CodegenError, loader.LoadError) as error:
+        raise CompileError(Diagnostic("MPG_CPU_1005", f"kernel {kernel.name}: {error}", kernel.loc)) from error
+    info = emitted.info | {"externals": list(emitted.externals)}
+    return Artifact("cpu", kernel.name, blob, layout, ".o", text, info)
+
+
+def show(kernel: Kernel, options: Options, stage: str) -> str:
+    """The text of ``kernel`` after a stage."""
+    from magpie.ir.printer import print_kernel
+
+    infer(kernel)
+    if stage == "kir":
+        return print_kernel(kernel)
+    if stage == "prepared":
+        return print_kernel(prepared(kernel))
+    target = codegen.host_target()
+    text = llvm_text(kernel, compute_layout(kernel), options, target).text
+    if stage == "llvm":
+        return text
+    if stage == "llvm-opt":
+        return codegen.optimize(text, target, opt_level=options.opt_level)
+    return codegen.emit_assembly(text, target, opt_level=options.opt_level)
