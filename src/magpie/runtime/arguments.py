@@ -196,16 +196,13 @@ def numpy_key(array: numpy.ndarray[Any, Any], name: str) -> ArrayKey:
         )
     flags = array.flags
     size = array.itemsize
-    if not flags.aligned or any(s % size for s in array.strides):
-        what = (
-            "lies at an odd address"
-            if not flags.aligned
-            else f"has strides {array.strides}, no multiples of {size} bytes"
-        )
+    uneven = any(s % size for s in array.strides)
+    if uneven or not flags.aligned:
+        what = f"has strides {array.strides}, no multiples of {size} bytes" if uneven else "lies at an odd address"
         raise LaunchValueError(
             f"argument {name!r} {what}, so its elements cannot be addressed",
             diagnostic="MPG_LAUNCH_1018",
-            help=f"pass np.ascontiguousarray({name})" if flags.aligned else f"pass {name}.copy()",
+            help=f"pass np.ascontiguousarray({name})" if uneven else f"pass {name}.copy()",
         )
     span = sum((n - 1) * abs(s // size) for n, s in zip(array.shape, array.strides, strict=True)) + 1
     return array_key(

@@ -202,23 +202,26 @@ class Buffer:
         """A NumPy array on the same memory (host memory only)."""
         import numpy as np
 
-        return np.asarray(_HostView(self))
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        device = self._ready()
-        if not device.driver.host_memory:
-            raise AttributeError("__array_interface__")  # NumPy then asks for __array__
-        self._memory.exported = True
         dtype = numpy_type(self.dtype)
+        return np.asarray(_HostView(self, f"|V{dtype.itemsize}")).view(dtype)
+
+    def _interface(self, typestr: str) -> dict[str, Any]:
+        self._memory.exported = True
         return {
             "version": 3,
             "data": (self._words[0], False),
             "shape": self.shape,
             "strides": tuple(s * self.itemsize for s in self.strides),
-            "typestr": dtype.str,
-            "descr": dtype.descr if dtype.names is None else [("", dtype.str)],
+            "typestr": typestr,
         }
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        # Structs and bf16 have no name in this protocol: NumPy then asks for __array__, as it does for device memory.
+        dtype = numpy_type(self.dtype)
+        if not self._ready().driver.host_memory or dtype.kind == "V":
+            raise AttributeError("__array_interface__")
+        return self._interface(dtype.str)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
         device = self._ready()
@@ -303,13 +306,13 @@ class Buffer:
 
 
 class _HostView:
-    """Carries the array interface to NumPy without the public property's class: NumPy keeps it, it keeps the memory."""
+    """Carries a buffer's memory to NumPy, which keeps this object, which keeps the memory."""
 
     __slots__ = ("__array_interface__", "buffer")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, typestr: str) -> None:
         self.buffer = buffer
-        self.__array_interface__ = buffer.__array_interface__
+        self.__array_interface__ = buffer._interface(typestr)
 
 
 def freed_error() -> GpuError:

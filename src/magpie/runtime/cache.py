@@ -106,7 +106,7 @@ class Cache:
                 temporary.unlink(missing_ok=True)
             warnings.warn(
                 f"[MPG_ENV_1003] the cache {self.folder} cannot be written ({error.strerror or error}); kernels are "
-                "compiled anew in each process. Set MAGPIE_CACHE_DIR to a folder that can be written, or MAGPIE_CACHE=0",
+                "compiled anew in each process. Set MAGPIE_CACHE_DIR to a writable folder, or MAGPIE_CACHE=0",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -7,7 +7,7 @@ So the text of two functions is put together once and compiled, as `dataclasses`
   facts of the arguments (`keys`). For saxpy, where `miss` raises KeyError:
 
       def key(a0, a1, a2):
-          return (env(),
+          return (env(v0), env(v1), ...,
                   a1._key if a1.__class__ is Buffer else (a1.dtype, ...) if a1.__class__ is ndarray else miss(a1), ...)
 
 * the run function of a plan turns the arguments of one key into words and makes the call:
@@ -128,7 +128,8 @@ def _names(count: int) -> str:
 def key_function(parameters: Sequence[Parameter]) -> Callable[..., Key]:
     """The key function of a kernel. It raises KeyError or TypeError for arguments that need the long way."""
     np = numpy_support()
-    parts = ["env()"]
+    read, variables = _environment
+    parts = [f"env(v{i})" for i in range(len(variables))]
     for i, p in enumerate(parameters):
         a = f"a{i}"
         if p.kind == "constexpr":
@@ -139,7 +140,8 @@ def key_function(parameters: Sequence[Parameter]) -> Callable[..., Key]:
             parts.append(f"{a}._key if {a}.__class__ is Buffer else {numpy} else {rest}")
     text = f"def key({_names(len(parameters))}):\n    return ({', '.join(parts)},)\n"
     names = {
-        "env": _environment,
+        "env": read,
+        **{f"v{i}": variable for i, variable in enumerate(variables)},
         "constant": constant_key,
         "Buffer": Buffer,
         "ndarray": np.ndarray,
@@ -160,11 +162,14 @@ def run_function(
     call: Callable[..., None] | None,
     bind: Callable[[tuple[Any, ...]], Callable[..., None]],
     general: Callable[..., None] | None,
+    changed: Callable[[], bool] | None,
+    stale: Callable[..., None],
 ) -> Callable[..., None]:
     """The run function of arguments like `values`.
 
     `types` has the struct or scalar type of each by-value parameter. `call` takes the layout's words; None: it depends
     on them, and `bind(words)` gives it. `general` runs the same arguments without facts; None: no facts are assumed.
+    When `changed` is given and true, `stale` takes over: a value that the kernel captured is another now.
     """
     np = numpy_support()
     fields = {f.name: f for f in layout.params}
@@ -179,6 +184,8 @@ def run_function(
         "bind": bind,
         "general": general,
         "new": object,
+        "changed": changed,
+        "stale": stale,
     }
     body: list[str] = []
     words: list[str] = []
@@ -203,6 +210,8 @@ def run_function(
             names[f"c{i}"] = partial(convert, type_=type_, name=p.name)
             words.append(_scalar(f"a{i}", f"c{i}", type_))
     arguments = _names(len(parameters))
+    if changed is not None:
+        body.insert(0, f"if changed(): return stale({arguments})")
     if general is not None:
         clashes = [_clash(a, b) for n, a in enumerate(arrays) for b in arrays[:n] if a[2] or b[2]]
         if clashes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,14 @@ from magpie import knobs
 from magpie.backends.base import Artifact, Options
 from magpie.backends.registry import backend as find_backend
 from magpie.backends.registry import backend_ids, canonical
-from magpie.diagnostics.diagnostic import CompileError, CompileWarning, Diagnostic
+from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.dtypes import DType
 from magpie.errors import GpuError, LaunchTypeError, LaunchValueError
 from magpie.frontend.python.annotations import NO_DEFAULT, Parameter
 from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg
 from magpie.language.declare import Array, ArrayAnnotation
 from magpie.runtime.arguments import bind, check_constant, describe_args, signature
-from magpie.runtime.specialise import Variant, compile_artifact, facts_for
+from magpie.runtime.specialise import Lowering, Variant, compile_artifact, facts_for
 from magpie.runtime.types import struct_type
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def compile_kernel(
     options = Options(
         arch=arch, checked=knobs.checked() if wanted is None else wanted, gang=gang or (knobs.cpu_gang() or 0)
     )
-    ir = _lowered(kernel, args, kwargs)
+    ir = _lowered(kernel, args, kwargs).kernel
     return compile_artifact(replace(ir, facts=facts_for(ir, Variant(variant == "fast", False))), id_, options)
 
 
@@ -88,7 +87,7 @@ def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict
             continue
         known += [s for s in found.stages if s not in known]
         if name in found.stages:
-            ir = _lowered(kernel, args, kwargs)
+            ir = _lowered(kernel, args, kwargs).kernel
             options = Options(checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
             return found.stages[name](replace(ir, facts=facts_for(ir, Variant(True, False))), options)
     raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
@@ -108,18 +107,13 @@ def stage_names(backend: str | None) -> tuple[str, ...]:
 
 def check_kernel(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Diagnostic]:
     """See `Kernel.check`."""
-    found: list[Diagnostic] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CompileWarning)
-        try:
-            if not args and not kwargs and not _annotated(kernel.parameters):
-                return found
-            ir = _lowered(kernel, args, kwargs)
-            found += _validated(ir)
-        except CompileError as error:
-            found += error.diagnostics
-    warned = [w.message.diagnostic for w in caught if isinstance(w.message, CompileWarning) and w.message.diagnostic]
-    return list(dict.fromkeys([*warned, *found]))
+    if not args and not kwargs and not _annotated(kernel.parameters):
+        return []
+    try:
+        lowering = _lowered(kernel, args, kwargs, warn=False)
+        return [*lowering.diagnostics, *_validated(lowering.kernel)]
+    except CompileError as error:
+        return list(error.diagnostics)
 
 
 def _validated(ir: KernelIR) -> list[Diagnostic]:
@@ -161,14 +155,14 @@ def _annotation_arg(p: Parameter) -> Arg | None:
     return None
 
 
-def _lowered(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> KernelIR:
+def _lowered(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], *, warn: bool = True) -> Lowering:
     """The IR for these arguments; arrays without a rank are tried with each until one compiles."""
     parameters = kernel.parameters
     specialiser = kernel._specialiser()
     if not args and not kwargs and not _annotated(parameters):
         last = specialiser.specialisations[-1:]
         if last:
-            return specialiser.lower(last[0].args)
+            return specialiser.lower(last[0].args, warn=warn)
     given = _given(kernel, parameters, args, kwargs)
     open_ranks = [i for i, a in enumerate(given) if isinstance(a, ArrayArg) and a.rank < 0]
     first: CompileError | None = None
@@ -179,7 +173,7 @@ def _lowered(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Ker
             ArrayArg(a.type, chosen[i]) if isinstance(a, ArrayArg) and i in chosen else a for i, a in enumerate(given)
         )
         try:
-            return specialiser.lower(full)
+            return specialiser.lower(full, warn=warn)
         except CompileError as error:
             first = first or error
     assert first is not None

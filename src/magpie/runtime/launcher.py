@@ -26,6 +26,7 @@ from magpie.runtime.grid import check_limit, parse_block, parse_grid
 from magpie.runtime.keys import SMALL
 from magpie.runtime.packing import Packer
 from magpie.runtime.specialise import GENERAL, Specialisation, Variant
+from magpie.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from magpie.runtime.kernel import Kernel
@@ -107,6 +108,11 @@ class Launcher:
     def _plan(self, found: Signature) -> Callable[..., None]:
         """The run function for arguments like these."""
         device = self._device(found)
+        stream = self.options.stream
+        if isinstance(stream, Stream) and stream.device is not device:
+            raise LaunchValueError(
+                f"the stream belongs to {stream.device.id}, and the launch runs on {device.id}", backend=device.backend
+            )
         check_limit(self.block, device.max_workgroup_size, device.backend, device.name)
         keys = [k for k in found.keys if k is not None]
         items = 1
@@ -122,6 +128,16 @@ class Launcher:
         layout = special.artifact.layout
         shapes = _Shapes(self, special, device)
         call = None if any(s.dynamic for s in layout.shared) else shapes.fixed()
+        types = _types(found, layout, self.kernel)
+        if not device.driver.host_memory:
+            from magpie.runtime.staging import staged_function
+
+            bind_call = shapes.bind if call is None else _always(call)
+            staged = staged_function(self.kernel.__name__, self.kernel.parameters, layout, types, device, bind_call)
+            changed = special.changed
+            if changed is None:
+                return staged
+            return lambda *args: self._stale(*args) if changed() else staged(*args)
         general: Callable[..., None] | None = None
         if fast:
             # Made when two arrays first overlap: most programs never compile it.
@@ -132,18 +148,23 @@ class Launcher:
                     later.append(self._run(found, self._specialise(found, GENERAL, device), device, False))
                 later[0](*args)
 
-        if not device.driver.host_memory:
-            raise device.driver.unsupported("launches on device memory are not there yet")
         return fastpath.run_function(
             self.kernel.__name__,
             self.kernel.parameters,
             layout,
-            _types(found, layout, self.kernel),
+            types,
             found.values,
             call=call,
             bind=shapes.bind,
             general=general,
+            changed=special.changed,
+            stale=self._stale,
         )
+
+    def _stale(self, *args: Any) -> None:
+        """A value that the kernel captured is another now: forget the plans, and launch as for the first time."""
+        self._plans.clear()
+        self._launch(args, {})
 
     def _specialise(self, found: Signature, variant: Variant, device: Device) -> Specialisation:
         options = Options(
@@ -260,6 +281,10 @@ class _Shapes:
         return self.special.loaded.bind(LaunchShape(launcher.grid, launcher.block, extents, handle))
 
 
+def _always(call: Call) -> Callable[[tuple[Any, ...]], Call]:
+    return lambda words: call
+
+
 def _types(found: Signature, layout: KernelLayout, kernel: Kernel) -> list[Type | None]:
     """The type that each by-value parameter has in the layout: a weak scalar got it from the frontend."""
     fields = {f.name: f for f in layout.params}
@@ -286,8 +311,6 @@ def _checked_options(options: LaunchOptions) -> LaunchOptions:
     if gang is not None and gang not in (4, 8, 16, 32, 64):
         raise LaunchValueError(f"gang= takes 4, 8, 16, 32 or 64; got {gang!r}")
     if options.stream is not None:
-        from magpie.runtime.stream import Stream
-
         # CUDA's and numba's way to say "the default stream" is 0.
         if options.stream != 0 and not isinstance(options.stream, Stream):
             raise LaunchTypeError(f"stream= takes an mp.Stream; got {type(options.stream).__name__}")

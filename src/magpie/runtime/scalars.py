@@ -63,14 +63,14 @@ def convert(value: Any, type_: Type, name: str) -> Any:
     try:
         number = float(value)
     except OverflowError:  # an int beyond the range of a double
-        number = math.copysign(math.inf, value)
+        number = math.inf if value > 0 else -math.inf
     if type_ is bf16:
         return bf16_bits(number)
     if type_.bits < 64 and math.isfinite(number):
         try:
             struct.pack(FORMATS[type_.name], number)
         except OverflowError:
-            return math.copysign(math.inf, number)
+            return math.inf if number > 0 else -math.inf
     return number
 
 

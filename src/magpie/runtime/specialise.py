@@ -9,9 +9,10 @@ options, the package's version, and what the backend says of the machine.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from magpie.backends.registry import backend as find_backend
 from magpie.diagnostics.diagnostic import CompileError, CompileWarning, Diagnostic
 from magpie.errors import GpuError, GpuErrorKind
 from magpie.frontend.signature import Arg, ConstArg
-from magpie.ir.nodes import Facts, Kernel
+from magpie.ir.nodes import Facts, Kernel, walk
 from magpie.runtime import cache
 from magpie.runtime.arguments import constant_key
 from magpie.runtime.driver import Dims, Loaded
@@ -64,13 +65,19 @@ class Specialisation:
     options: Options
     artifact: Artifact
     loaded: Loaded
+    changed: Callable[[], bool] | None
     from_cache: bool
 
 
 @dataclass(slots=True)
-class _Lowered:
+class Lowering:
+    """A kernel's IR for one signature. `changed`: is a captured value another now? None where none was captured."""
+
     kernel: Kernel
-    diagnostics: Sequence[Diagnostic] = ()
+    diagnostics: Sequence[Diagnostic]
+    changed: Callable[[], bool] | None
+    number: int
+    shown: bool = False
 
 
 @dataclass(slots=True)
@@ -88,6 +95,9 @@ class _Locks:
             return found
 
 
+_numbers = itertools.count()
+
+
 class Specialiser:
     """Everything that was compiled of one kernel function."""
 
@@ -96,7 +106,7 @@ class Specialiser:
         self.workgroup = workgroup
         self.fastmath = fastmath
         self.requires = requires
-        self._lowered: dict[Any, _Lowered] = {}
+        self._lowered: dict[Any, Lowering] = {}
         self._compiled: dict[Any, Specialisation] = {}
         self._locks = _Locks()
 
@@ -105,44 +115,55 @@ class Specialiser:
         """What was compiled so far, in order."""
         return list(self._compiled.values())
 
-    def lower(self, args: tuple[Arg, ...]) -> Kernel:
-        """The kernel's IR for these arguments, without facts. Raises CompileError. The result must not be changed."""
+    def lower(self, args: tuple[Arg, ...], *, warn: bool = True) -> Lowering:
+        """The kernel's IR for these arguments, without facts, made anew when a captured value has changed.
+
+        Raises CompileError. Warnings are shown once. The kernel in the result must not be changed.
+        """
         key = args_key(args)
-        found = self._lowered.get(key)
+        found = self._current(key)
         if found is None:
             with self._locks(("lower", key)):
-                found = self._lowered.get(key)
+                found = self._current(key)
                 if found is None:
                     found = self._lowered[key] = self._lower(args)
-        return found.kernel
+        if warn and not found.shown:
+            found.shown = True
+            for diagnostic in found.diagnostics:
+                show_warning(diagnostic)
+        return found
 
-    def _lower(self, args: tuple[Arg, ...]) -> _Lowered:
+    def _current(self, key: Any) -> Lowering | None:
+        found = self._lowered.get(key)
+        return None if found is None or (found.changed is not None and found.changed()) else found
+
+    def _lower(self, args: tuple[Arg, ...]) -> Lowering:
         from magpie.frontend.python import lower
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", CompileWarning)
-            kernel = lower(self.fn, args, workgroup=self.workgroup, fastmath=self.fastmath)
-        for each in caught:  # once per specialisation, whatever filter the user's earlier warnings have hit
-            warnings.warn(each.message, each.category, stacklevel=2)
+        made = lower(self.fn, args, workgroup=self.workgroup, fastmath=self.fastmath)
+        kernel = made.kernel
         if self.requires:
             kernel = replace(kernel, requires=kernel.requires | self.requires)
-        return _Lowered(kernel)
+        captured = made.dependencies.captured()
+        return Lowering(kernel, made.warnings, captured.changed if len(captured) else None, next(_numbers))
 
     def get(self, args: tuple[Arg, ...], variant: Variant, device: Device, options: Options) -> Specialisation:
         """The specialisation, compiled when it is first needed. Raises CompileError or GpuError."""
-        key = (args_key(args), variant, device.backend, device.index, options)
+        lowering = self.lower(args)
+        key = (args_key(args), lowering.number, variant, device.backend, device.index, options)
         found = self._compiled.get(key)
         if found is None:
             with self._locks(key):
                 found = self._compiled.get(key)
                 if found is None:
-                    found = self._compile(args, variant, device, options)
+                    found = self._compile(args, lowering, variant, device, options)
                     self._compiled[key] = found
         return found
 
-    def _compile(self, args: tuple[Arg, ...], variant: Variant, device: Device, options: Options) -> Specialisation:
-        kernel = self.lower(args)
-        kernel = replace(kernel, facts=facts_for(kernel, variant))
+    def _compile(
+        self, args: tuple[Arg, ...], lowering: Lowering, variant: Variant, device: Device, options: Options
+    ) -> Specialisation:
+        kernel = replace(lowering.kernel, facts=facts_for(lowering.kernel, variant))
         store = cache.current()
         backend = find_backend(device.backend)
         key = ""
@@ -152,7 +173,7 @@ class Specialiser:
             if artifact is not None and artifact.backend == device.backend:
                 try:
                     loaded = device.driver.load(device.index, artifact, checked=options.checked)
-                    return Specialisation(args, variant, device, options, artifact, loaded, True)
+                    return Specialisation(args, variant, device, options, artifact, loaded, lowering.changed, True)
                 except GpuError as error:
                     if error.kind is not GpuErrorKind.InvalidKernel:
                         raise
@@ -161,7 +182,7 @@ class Specialiser:
         loaded = device.driver.load(device.index, artifact, checked=options.checked)
         if store is not None:
             store.store(key, artifact)
-        return Specialisation(args, variant, device, options, artifact, loaded, False)
+        return Specialisation(args, variant, device, options, artifact, loaded, lowering.changed, False)
 
 
 def args_key(args: tuple[Arg, ...]) -> Any:
@@ -181,11 +202,27 @@ def cache_key(kernel: Kernel, backend_id: str, options: Options, machine: str) -
     """The hash of all that an artifact depends on, as hexadecimal text."""
     from magpie.ir.printer import print_kernel
 
-    return cache.plain_key(backend_id, repr(options), machine, _facts_text(kernel.facts), print_kernel(kernel))
+    # Places stand in an artifact only where something can be reported from it; without them an entry stays good when
+    # the file is edited elsewhere, or moved.
+    places = options.checked or any(node.op in _REPORTING for body in kernel.bodies() for node in walk(body))
+    text = print_kernel(kernel, locations=places)
+    if places and kernel.loc is not None:
+        text += kernel.loc.file
+    return cache.plain_key(backend_id, repr(options), machine, _facts_text(kernel.facts), text)
+
+
+_REPORTING = frozenset({"assert", "print", "trap"})
 
 
 def _facts_text(facts: Facts) -> str:
     return f"{sorted(facts.contiguous)} {sorted(facts.aligned)} {facts.noalias} {facts.small}"
+
+
+def show_warning(diagnostic: Diagnostic) -> None:
+    """Warn at the kernel's own line. Without a registry no earlier warning from there hides this one."""
+    loc = diagnostic.loc
+    file, line = ("<kernel>", 0) if loc is None else (loc.file, loc.line)
+    warnings.warn_explicit(CompileWarning(diagnostic), None, file, line)
 
 
 def compile_artifact(kernel: Kernel, backend_id: str, options: Options) -> Artifact:
@@ -194,7 +231,7 @@ def compile_artifact(kernel: Kernel, backend_id: str, options: Options) -> Artif
     found = backend.validate(kernel)
     for diagnostic in found:
         if not diagnostic.is_error:
-            warnings.warn(CompileWarning(diagnostic), stacklevel=2)
+            show_warning(diagnostic)
     errors = [d for d in found if d.is_error]
     if errors:
         raise CompileError(errors)

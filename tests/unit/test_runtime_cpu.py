@@ -1,0 +1,90 @@
+"""The cpu driver: the part of a launch block that it writes itself, threads, code that stays mapped."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import struct
+
+import numpy as np
+import pytest
+
+import magpie as mp
+from magpie.backends.cpu.launch_block import LaunchBlock
+from magpie.runtime.drivers import cpu
+
+
+@pytest.fixture(autouse=True)
+def backend(monkeypatch):
+    monkeypatch.setenv("MAGPIE_BACKEND", "cpu")
+
+
+def test_refilling_a_block_is_what_fill_does():
+    block = LaunchBlock(16)
+    block.fill(0x1234, 7, chunk=2, threads=3, stride=64, arenas=4096)
+    size = 256 - cpu._FROM + 16
+    rest = (ctypes.c_char * size).from_address(block.address + cpu._FROM)
+    filled = bytes(rest)
+    rest[:] = b"\xff" * size
+    struct.Struct("<" + cpu._RESET + "qq").pack_into(rest, 0, 0, 0, 0, 0, 0x1234, 0, 0)
+    assert bytes(rest)[:-16] == filled[:-16]
+
+
+@mp.kernel
+def square(x):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        x[i] = x[i] * x[i]
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+def test_threads(monkeypatch, threads):
+    monkeypatch.setenv("MAGPIE_CPU_THREADS", threads)
+    x = np.arange(10_000, dtype=np.float32)
+    expected = x * x
+    square[mp.cdiv(x.size, 64), 64](x)
+    assert np.array_equal(x, expected)
+
+
+@pytest.mark.parametrize("gang", [4, 8, 16, 32, 64])
+def test_gangs(gang):
+    x = np.arange(1000, dtype=np.float32)
+    square.launch(grid=4, block=256, args=(x,), gang=gang)
+    assert np.array_equal(x, np.arange(1000, dtype=np.float32) ** 2)
+
+
+def test_code_lives_as_long_as_a_bound_launch():
+    @mp.kernel
+    def mortal(x):
+        x[mp.global_id(0)] += 1
+
+    x = np.zeros(4, np.float32)
+    mortal[1, 4](x)
+    bound = mortal[1, 4]
+    del mortal
+    gc.collect()
+    bound(x)
+    assert x.tolist() == [2] * 4
+
+
+def test_a_launch_from_a_finalizer_in_a_launch():
+    @mp.kernel
+    def inner(x):
+        x[mp.global_id(0)] += 1
+
+    x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    inner[1, 4](x)
+
+    class Bomb:
+        def __float__(self):
+            inner[1, 4](y)
+            return 1.0
+
+    @mp.kernel
+    def outer(x: mp.Array[mp.f32], a: mp.f32):
+        x[mp.global_id(0)] += a
+
+    outer[1, 4](x, 1.0)
+    with pytest.raises(mp.LaunchTypeError):
+        outer[1, 4](x, Bomb())
+    assert x.tolist() == [2] * 4

@@ -1,0 +1,325 @@
+"""Launches: shapes, limits, variants, environment, threads, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import magpie as mp
+
+
+@pytest.fixture(params=["interp", "cpu"])
+def backend(request, monkeypatch):
+    monkeypatch.setenv("MAGPIE_BACKEND", request.param)
+    return request.param
+
+
+@mp.kernel
+def ids(out: mp.Array[mp.i32, 3]):
+    x, y, z = mp.global_id(0), mp.global_id(1), mp.global_id(2)
+    if z < out.shape[0] and y < out.shape[1] and x < out.shape[2]:
+        out[z, y, x] = mp.i32((z * out.shape[1] + y) * out.shape[2] + x) + 1
+
+
+@mp.kernel(workgroup=(8, 4))
+def fixed(out: mp.Array[mp.i32]):
+    i = mp.global_id(0) + mp.global_id(1) * mp.num_workgroups(0) * mp.workgroup_size(0)
+    out[i] = mp.i32(mp.workgroup_size(0) * 10 + mp.workgroup_size(1))
+
+
+@mp.kernel
+def bump(x):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        x[i] += 1
+
+
+@mp.kernel
+def tile(x: mp.Array[mp.f32], n: mp.i32):
+    s = mp.shared(n * 2, mp.f32)
+    t = mp.thread_id(0)
+    s[t] = x[mp.global_id(0)]
+    mp.barrier()
+    x[mp.global_id(0)] = s[mp.workgroup_size(0) - 1 - t]
+
+
+def one(n=1, dtype=np.float32):
+    return np.zeros(n, dtype)
+
+
+def test_grid_shapes(backend):
+    for grid, block in ((2, 4), ((2,), (4,)), ((2, 3), (4, 1)), ((2, 3, 2), (2, 2, 2)), (np.int64(2), np.uint8(4)), ([2], [4])):
+        out = np.zeros((4, 6, 8), np.int32)
+        ids[grid, block](out)
+        g, b = (tuple(v) if isinstance(v, tuple | list) else (v,) for v in (grid, block))
+        sizes = [int(a) * int(c) for a, c in zip((*g, 1, 1), (*b, 1, 1))][:3]
+        expected = np.arange(1, out.size + 1).reshape(out.shape)
+        mask = np.zeros(out.shape, bool)
+        mask[: sizes[2], : sizes[1], : sizes[0]] = True
+        assert np.array_equal(out, np.where(mask, expected, 0))
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "text"),
+    [
+        (-1, 256, "negative"),
+        ((1, -1), 256, "negative"),
+        (1.0, 256, "float"),
+        (True, 256, "bool"),
+        (np.True_, 256, "bool"),
+        ("1", 256, "str"),
+        (None, 256, "NoneType"),
+        ((), 256, "1 to 3"),
+        ((1, 1, 1, 1), 256, "1 to 3"),
+        (1, 0, "at least 1"),
+        (1, -4, "at least 1"),
+        (1, 2.0, "float"),
+        (1, True, "bool"),
+        (1, None, "no workgroup size"),
+        (1, (64, 64), "4096"),
+        (1, 1025, "1025"),
+        (np.array([1, 2]), 1, "ndarray"),
+        (1 << 62, 4, "counted"),
+    ],
+)
+def test_bad_shapes(backend, grid, block, text):
+    x = one()
+    with pytest.raises((mp.LaunchTypeError, mp.LaunchValueError), match=text):
+        bump[grid, block](x)
+    assert x[0] == 0
+
+
+def test_a_float_grid_is_refused_after_an_equal_int(backend):
+    x = one()
+    bump[1, 1](x)
+    bump[(1,), (1,)](x)
+    for grid in (1.0, True, (1.0,), (True,)):
+        with pytest.raises(mp.LaunchTypeError):
+            bump[grid, 1](x)
+    assert x[0] == 2
+
+
+def test_zero_grid_is_a_no_op(backend):
+    x = one(0)
+    bump[0, 256](x)
+    bump[(4, 0), 256](x)
+    bump[mp.cdiv(0, 256), 256](x)
+    with pytest.raises(mp.LaunchTypeError):
+        bump[0, 256](None)  # arguments are checked all the same
+
+
+def test_call_without_grid():
+    with pytest.raises(mp.LaunchTypeError, match=r"bump\[grid, block\]"):
+        bump(one())
+
+
+def test_declared_workgroup(backend):
+    out = one(64, np.int32)
+    fixed[2, (8, 4)](out)
+    assert (out == 84).all()
+    fixed[2](one(64, np.int32))
+    fixed[2, None](one(64, np.int32))
+    fixed.launch(grid=2, args=(out,))
+    with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1013"):
+        fixed[2, (4, 8)](out)
+    with pytest.raises(mp.LaunchValueError, match="at least 1"):
+        mp.kernel(workgroup=0)(lambda x: None)
+
+
+def test_dynamic_shared_memory(backend):
+    x = np.arange(8, dtype=np.float32)
+    tile[1, 8](x, 8)
+    assert x.tolist() == list(range(7, -1, -1))
+    tile.launch(grid=1, block=8, args=(x, 8), shared_bytes=64)
+    with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1011"):
+        tile.launch(grid=1, block=8, args=(x, 8), shared_bytes=63)
+    with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1012"):
+        tile[1, 8](x, 1 << 28)
+    with pytest.raises(mp.LaunchValueError, match="shape"):
+        tile[1, 8](x, -1)
+    with pytest.raises(mp.LaunchTypeError):
+        tile.launch(grid=1, block=8, args=(x, 8), shared_bytes=1.5)
+    assert x.tolist() == list(range(8))
+
+
+def test_stream_forms(backend):
+    x = one()
+    stream = mp.Stream()
+    bump[1, 1, stream](x)
+    bump[1, 1, stream, 0](x)
+    bump[1, 1, 0](x)
+    first = stream.record()
+    bump.launch(grid=1, block=1, args=(x,), stream=stream)
+    assert stream.record().elapsed_ms(first) >= 0
+    stream.synchronize()
+    mp.synchronize()
+    assert x[0] == 4
+    with pytest.raises(mp.LaunchTypeError, match="stream"):
+        bump[1, 1, "s"](x)
+
+
+def test_variants_and_facts(backend):
+    @mp.kernel
+    def local_bump(x):
+        i = mp.global_id(0)
+        if i < x.shape[0]:
+            x[i] += 1
+
+    x = one(64)
+    local_bump[1, 64](x)
+    local_bump[2, 32](x)
+    assert [v.facts for v in local_bump.variants()] == ["fast"]
+    local_bump[1, 64](x[::2])
+    assert [v.facts for v in local_bump.variants()] == ["fast", "general"]
+    local_bump[1, 64](x.astype(np.int32))
+    local_bump[1, 64](mp.zeros(64))
+    assert [v.facts for v in local_bump.variants()] == ["fast", "general", "fast", "aligned"]
+    assert x.tolist() == [3, 2] * 32
+    assert all("f32" in str(v) or "i32" in str(v) for v in local_bump.variants())
+
+
+def test_environment_is_seen_at_every_launch(monkeypatch):
+    @mp.kernel
+    def env_bump(x):
+        x[mp.global_id(0)] += 1
+
+    x = one()
+    for name in ("interp", "cpu", "interp"):
+        monkeypatch.setenv("MAGPIE_BACKEND", name)
+        env_bump[1, 1](x)
+    assert [v.device for v in env_bump.variants()] == ["interp:0", "cpu:0"]
+    monkeypatch.setenv("MAGPIE_BACKEND", "nonsense")
+    with pytest.raises(mp.GpuError):
+        env_bump[1, 1](x)
+    assert x[0] == 3
+
+
+def test_named_backend_and_device(monkeypatch):
+    x = one()
+    bump.launch(grid=1, block=1, args=(x,), backend="interp")
+    bump.launch(grid=1, block=1, args=(x,), device="interp:0")
+    bump.launch(grid=1, block=1, args=(x,), device=mp.device("interp"), backend="interp")
+    with pytest.raises(mp.GpuError, match="belongs to"):
+        bump.launch(grid=1, block=1, args=(x,), device="interp", backend="cpu")
+    with pytest.raises(mp.LaunchValueError, match="gang"):
+        bump.launch(grid=1, block=1, args=(x,), gang=5)
+    assert x[0] == 3
+
+
+def test_arrays_choose_the_device():
+    x = mp.zeros(1, device="interp")
+    bump[1, 1](x)
+    assert bump.variants()[-1].device == "interp:0"
+
+
+def test_many_threads(backend):
+    @mp.kernel
+    def thread_bump(x, n):
+        i = mp.global_id(0)
+        if i < n:
+            x[i] += 1
+
+    arrays = [mp.zeros(33) if k % 2 else one(33) for k in range(8)]
+    errors = []
+    start = threading.Barrier(len(arrays))
+
+    def work(x):
+        try:
+            start.wait()
+            for k in range(20):
+                thread_bump[mp.cdiv(33, 8 + k % 3), 8 + k % 3](x, 33)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(a,)) for a in arrays]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    assert all((np.asarray(a) == 20).all() for a in arrays)
+    assert len(thread_bump.variants()) == 2  # compiled once a key
+
+
+def test_launches_are_bounded():
+    @mp.kernel
+    def many(x):
+        x[0] = 1
+
+    x = one()
+    for n in range(1, 400):
+        many[n, 1]
+        many[(n, 1), 1]
+    many.launch(grid=1, block=1, args=(x,), backend="interp")
+    assert len(many._by_ints) <= 256
+    assert len(many._bound) <= 256
+
+
+def test_kernel_looks_like_its_function():
+    @mp.kernel
+    def documented(x):
+        """Adds one."""
+        x[0] += 1
+
+    assert documented.__doc__ == "Adds one."
+    assert documented.__name__ == "documented"
+    assert "documented" in repr(documented)
+    assert "documented" in repr(documented[1, 1])
+    with pytest.raises(mp.LaunchTypeError):
+        mp.kernel(documented)
+    with pytest.raises(mp.LaunchTypeError):
+        mp.kernel(256)
+    with pytest.raises(mp.LaunchValueError):
+        mp.kernel(fastmath="yes")(documented.fn)
+
+
+def test_ctrl_c_leaves_the_process_usable(tmp_path):
+    script = tmp_path / "long.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sys
+            import numpy as np
+            import magpie as mp
+
+            @mp.kernel
+            def spin(x: mp.Array[mp.f32], n: mp.i64):
+                i = mp.global_id(0)
+                v = x[i]
+                for k in range(n):
+                    v = v * 0.5 + 1.0
+                x[i] = v
+
+            x = np.zeros(1 << 18, np.float32)
+            spin[64, 256](x, 1)
+            print("ready", flush=True)
+            try:
+                spin[1024, 256](x, 1 << 22)
+                print("not interrupted")
+            except KeyboardInterrupt:
+                y = np.zeros(1 << 14, np.float32)
+                spin[64, 256](y, 1)
+                print("usable", float(y[0]))
+        """)
+    )
+    environment = {**os.environ, "MAGPIE_BACKEND": "cpu"}
+    child = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        assert child.stdout.readline().strip() == "ready", child.stderr.read()
+        time.sleep(0.3)
+        sent = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert out.strip() == "usable 1.0", err
+    assert time.monotonic() - sent < 20
