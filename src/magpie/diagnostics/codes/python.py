@@ -156,7 +156,7 @@ _d("MPG_PY_1019", ERROR, "Cannot assign to this", """
 _d("MPG_PY_1020", ERROR, "Invalid array declaration", """
     mp.shared(shape, dtype) takes an integer or a tuple of 1 to 4 integers that are known when the kernel is compiled,
     or one length that the host can compute at launch from arguments, shapes and launch sizes. mp.local takes a
-    shape that is known when the kernel is compiled. Both stand in a plain assignment, outside of loops and branches.
+    shape that is known when the kernel is compiled. Both stand outside of loops.
 
     wrong:  s = mp.shared(x[0], mp.f32)        # a value that only the device knows
     right:  s = mp.shared(n, mp.f32)           # n is a scalar argument

@@ -132,12 +132,12 @@ def _element_type(fx: Fx, val: Val, e: ast.Call, name: str) -> Type:
 
 def _declare(fx: Fx, e: ast.Call, args: Args, kind: str) -> Val:
     type_ = _element_type(fx, args["dtype"], e, kind)
-    if len(fx.regions) > 1:
+    if any(loop.static is None for loop in fx.loops):
         raise fx.fail(
             "MPG_PY_1020",
-            f"mp.{kind} stands inside a branch or a loop",
+            f"mp.{kind} stands inside a loop",
             e,
-            help="declare it at the top of the function",
+            help="declare it before the loop",
         )
     at = argument_node(e, ["shape", "dtype"], "shape")
     items = args["shape"].items if isinstance(args["shape"], Tuple) else [args["shape"]]

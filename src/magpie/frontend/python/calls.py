@@ -209,7 +209,7 @@ def _one(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val], name: s
 
 
 def _int(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
-    """int(x): wider and unsigned 32-bit integers stay what they are, f64 gives i64, everything else i32."""
+    """int(x): integers of 32 bits and more stay what they are, f64 gives i64, everything else i32."""
     val = number(fx, _one(fx, e, args, keywords, "int"), e, "int()")
     if isinstance(val, Const):
         if isinstance(val.value, float) and not math.isfinite(val.value):
@@ -304,6 +304,16 @@ def _divmod(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> V
     return Tuple([binary(fx, ast.FloorDiv, a, b, e), binary(fx, ast.Mod, a, b, e)])
 
 
+def _whole(name: str) -> PyHandler:
+    """math.floor, ceil and trunc give an integer, as in Python; those of mp give a float."""
+    inner = _via(name)
+
+    def handler(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
+        return _int(fx, e, [inner(fx, e, args, keywords)], {})
+
+    return handler
+
+
 def _math_log(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
     if len(args) == 2 and not keywords:
         top = BUILTINS["log"](fx, e, {"x": args[0]}, [])
@@ -337,12 +347,15 @@ _PYTHON: dict[Any, PyHandler] = {
     pow: _via("pow"),
     math.fabs: _via("abs"),
     math.log: _math_log,
+    math.floor: _whole("floor"),
+    math.ceil: _whole("ceil"),
+    math.trunc: _whole("trunc"),
     math.pow: _math_pow,
     math.radians: _angle(math.pi / 180),
     math.degrees: _angle(180 / math.pi),
 }
 _SAME_IN_MATH = (
-    "sqrt exp expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf floor ceil trunc atan2 hypot fmod "
+    "sqrt exp expm1 log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf atan2 hypot fmod "
     "remainder copysign ldexp frexp isnan isinf isfinite cbrt exp2 fma"
 )
 for _name in _SAME_IN_MATH.split():

@@ -7,7 +7,7 @@ with what it is now; a list of a few identity tests, well below a microsecond.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import CellType
+from types import CellType, ModuleType
 from typing import Any
 
 __all__ = ["Dependencies"]
@@ -27,6 +27,8 @@ class Dependencies:
 
     def name(self, scope: Mapping[str, Any], name: str, value: Any) -> None:
         """``scope[name]`` (module globals, or a module's or class's attributes) was read."""
+        if isinstance(value, ModuleType) and value.__name__ in ("magpie", "math"):
+            return  # nearly every kernel reads these two, and nobody gives them another meaning
         if (id(scope), name) not in self._seen:
             self._seen.add((id(scope), name))
             self._names.append((scope, name, value))
@@ -51,6 +53,17 @@ class Dependencies:
             if now is not value and not _equal(now, value):
                 return True
         return False
+
+    def captured(self) -> Dependencies:
+        """Those that may change in a program that runs: not what the names of modules and Magpie's own names mean."""
+        kept = Dependencies()
+        kept._cells = [(cell, value) for cell, value in self._cells if not isinstance(value, ModuleType)]
+        kept._names = [
+            (scope, name, value)
+            for scope, name, value in self._names
+            if not isinstance(value, ModuleType) and not str(scope.get("__name__", "")).startswith("magpie")
+        ]
+        return kept
 
     def values(self) -> tuple[tuple[str, Any], ...]:
         """The captured names with their values, in the order in which they were read."""

@@ -177,35 +177,26 @@ def _pure(region: Region) -> bool:
 
 
 def short_circuit(fx: Fx, parts: list[Callable[[], Const | Node]], is_and: bool, at: ast.expr) -> Const | Node:
-    """``parts`` are functions that lower one side each, to a constant or a bool node; the later run only if needed."""
+    """``parts`` lower one side each; those after the first are evaluated only if the ones before decide nothing.
+
+    The rest is nested inside: a side may use values of the one before it, as a chained comparison does.
+    """
     left = parts[0]()
-    for part in parts[1:]:
-        if isinstance(left, Const):
-            if bool(left.value) != is_and:
-                return left
-            left = part()
-            continue
-        region: Region = []
-        before = fx.assigned
-        with fx.into(region):
-            right = part()
-        fx.assigned = before  # what a walrus on the right assigned may not have happened
-        op = "and" if is_and else "or"
+    if len(parts) == 1:
+        return left
+    if isinstance(left, Const):
+        return left if bool(left.value) != is_and else short_circuit(fx, parts[1:], is_and, at)
+    region: Region = []
+    before = fx.assigned
+    with fx.into(region):
+        right = short_circuit(fx, parts[1:], is_and, at)
         if isinstance(right, Const):
-            fx.b.region.extend(region)
-            if bool(right.value) != is_and:
-                return (
-                    fx.b.const(not is_and, bool_)
-                    if _pure(region)
-                    else _branch(fx, left, region, fx.b.const(not is_and, bool_), is_and, at)
-                )
-            continue
-        if _pure(region):
-            fx.b.region.extend(region)
-            left = fx.emit(at, op, left, right)
-        else:
-            left = _branch(fx, left, region, right, is_and, at)
-    return left
+            right = fx.b.const(bool(right.value), bool_)
+    fx.assigned = before  # what a walrus on the right assigned may not have happened
+    if _pure(region):
+        fx.b.region.extend(region)
+        return fx.emit(at, "and" if is_and else "or", left, right)
+    return _branch(fx, left, region, right, is_and, at)
 
 
 def _branch(fx: Fx, left: Node, region: Region, right: Node, is_and: bool, at: ast.expr) -> Node:
