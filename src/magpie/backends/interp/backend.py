@@ -15,7 +15,7 @@ __all__ = ["BACKEND", "InterpBackend"]
 
 # Tile products and device-side allocation are rows that only GPU backends implement.
 _MISSING = frozenset({"tensor_cores", "device_malloc"})
-_TYPES = frozenset({"int64", "f16", "bf16", "f64", "checked"})
+_TYPES = frozenset({"int64", "f16", "bf16", "f64", "checked", "atomics_f32", "atomics_f64"})
 
 
 def _prepare(kernel: Kernel) -> Kernel:
@@ -41,8 +41,11 @@ class InterpBackend(Backend):
     )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
-        """Nothing: the interpreter runs all of Kernel IR but tile products and device-side allocation."""
-        return []
+        """Barriers that not all work-items can reach; the interpreter itself runs all shapes of control flow."""
+        from magpie.passes import prepare
+        from magpie.passes.uniformity import check_barriers
+
+        return check_barriers(prepare(kernel))
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         """Arguments in words of 8 bytes, as on the cpu."""

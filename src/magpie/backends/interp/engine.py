@@ -11,11 +11,11 @@ import numpy as np
 from magpie.backends.interp.barriers import Barriers
 from magpie.backends.interp.compiler import Compiled, compile_kernel
 from magpie.backends.interp.context import Chunk, Launch, StopLaunch
+from magpie.backends.interp.fpenv import keeping_denormals
 from magpie.backends.interp.memory import Window, buffer_window, owned_window
 from magpie.backends.interp.numerics import scalar
 from magpie.backends.interp.reports import Collector, Dims, Outcome
 from magpie.dtypes import DType, StructType, leaf_name, leaves
-from magpie.errors import GpuError, GpuErrorKind
 from magpie.ir.layout import HostEnv, evaluate
 from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, LocalArray, Node, Scalar, SharedArray, walk
 
@@ -68,8 +68,7 @@ class Program:
         launch.barriers = Barriers()
         if launch.groups == 0 or launch.group_size == 0:
             return Outcome()
-        with np.errstate(all="ignore"):
-            _check_denormals()
+        with np.errstate(all="ignore"), keeping_denormals():
             run = _Run(self, launch, args, sanitize, order)
             with suppress(StopLaunch):
                 run.all()
@@ -79,16 +78,6 @@ class Program:
 def _dims(values: tuple[int, ...]) -> Dims:
     x, y, z = values
     return x, y, z
-
-
-def _check_denormals() -> None:
-    if np.float64(5e-324) * np.float64(1.0) == 0 or np.float32(1e-45) * np.float32(1.0) == 0:
-        raise GpuError(
-            GpuErrorKind.LaunchFailed,
-            "interp",
-            "this thread flushes denormal numbers to zero, which the interpreter's results must not",
-            help="a library built with -ffast-math set the mode; import it in another process or reset MXCSR",
-        )
 
 
 def _needs_order(kernel: Kernel) -> bool:
