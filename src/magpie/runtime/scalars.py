@@ -68,7 +68,7 @@ def convert(value: Any, type_: Type, name: str) -> Any:
         return bf16_bits(number)
     if type_.bits < 64 and math.isfinite(number):
         try:
-            struct.pack(FORMATS[type_.name], number)
+            struct.pack("<" + FORMATS[type_.name], number)  # native order would not check
         except OverflowError:
             return math.inf if number > 0 else -math.inf
     return number

@@ -82,10 +82,12 @@ class CpuDriver(HostDriver):
         )
 
     def load(self, device: int, artifact: Artifact, **options: Any) -> _Loaded:
+        from magpie.backends.cpu.externals import addresses
         from magpie.backends.cpu.loader import LoadError, restore
 
         try:
-            return _Loaded(self, artifact, restore(artifact.blob).load())
+            symbols = addresses(artifact.info.get("externals", ()))
+            return _Loaded(self, artifact, restore(artifact.blob).load(symbols))
         except LoadError as error:
             raise GpuError(GpuErrorKind.InvalidKernel, self.id, f"kernel {artifact.kernel!r}: {error}") from None
 

@@ -1,0 +1,74 @@
+"""Host time of a launch: an empty kernel and saxpy with n = 1, on mp arrays and on NumPy arrays.
+
+    python benchmarks/launch.py
+
+Medians of 15 rounds of 5000 launches, in microseconds, the cases taking turns. One workgroup runs on the calling
+thread, so this is the price of the launch itself: looking up the code, packing the arguments, the native call.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import magpie as mp
+
+
+@mp.kernel
+def empty_kernel():
+    pass
+
+
+@mp.kernel
+def saxpy(a: mp.f32, x: mp.Array[mp.f32], y: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        y[i] = a * x[i] + y[i]
+
+
+@mp.kernel
+def add2(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
+    i, j = mp.global_id(1), mp.global_id(0)
+    if i < x.shape[0] and j < x.shape[1]:
+        out[i, j] = x[i, j] + y[i, j]
+
+
+def per_call(run: Callable[[], None], count: int = 5000) -> float:
+    """Microseconds of one call."""
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def main() -> None:
+    """Print the medians."""
+    x, y = mp.zeros(1), mp.zeros(1)
+    nx, ny = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    m, n = [mp.zeros((1, 1)) for _ in range(3)], [np.zeros((1, 1), np.float32) for _ in range(3)]
+    bound = saxpy[1, 256]
+    cases: dict[str, Callable[[], None]] = {
+        "empty kernel": lambda: empty_kernel[1, 1](),
+        "saxpy, n = 1, mp arrays": lambda: saxpy[1, 256](2.0, x, y),
+        "saxpy, n = 1, mp arrays, bound": lambda: bound(2.0, x, y),
+        "saxpy, n = 1, NumPy arrays": lambda: saxpy[1, 256](2.0, nx, ny),
+        "add of 1x1, mp arrays": lambda: add2[(1, 1), (16, 16)](*m),
+        "add of 1x1, NumPy arrays": lambda: add2[(1, 1), (16, 16)](*n),
+        "(an empty Python function)": lambda: None,
+    }
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for run in cases.values():
+        run()
+    for _ in range(15):
+        for name, run in cases.items():
+            times[name].append(per_call(run))
+    print("host time of a launch, medians in us")
+    for name, found in times.items():
+        print(f"  {name:34s} {statistics.median(found):7.2f}   (fastest {min(found):.2f})")
+
+
+if __name__ == "__main__":
+    main()
