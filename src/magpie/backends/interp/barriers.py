@@ -56,6 +56,9 @@ class Barriers:
                 if node.op == "loop":
                     return "MPG_SAN_1014", "has left the loop", node
                 return "MPG_SAN_1006", "took the other branch", node
+        loops = [node for node, _, _ in self.trail if node.op == "loop"]
+        if loops:  # a break or continue in this very trip
+            return "MPG_SAN_1014", "has left the loop or this trip of it", loops[-1]
         return "MPG_SAN_1006", "does not", None
 
 
