@@ -137,7 +137,7 @@ def _annotations(cls: type) -> dict[str, Any]:
     raw = dict(getattr(cls, "__annotations__", {}))
     if any(isinstance(a, str) for a in raw.values()):
         frame = sys._getframe(2)
-        scope = {**vars(sys.modules[cls.__module__]), **frame.f_globals, **frame.f_locals}
+        scope = {**getattr(sys.modules.get(cls.__module__), "__dict__", {}), **frame.f_globals, **frame.f_locals}
         for name, text in raw.items():
             if isinstance(text, str):
                 try:

@@ -362,12 +362,16 @@ class Fx:
             except Fail as fail:
                 self.record(fail)
                 self.poison(statement)
+                if isinstance(statement, ast.Return):
+                    self.assigned = None
 
     def poison(self, statement: ast.stmt) -> None:
         """After an error: what the statement would have assigned is not known, and using it is no second error."""
         from magpie.frontend.python.scope import assigned_in
 
         for name in assigned_in([statement]):
+            if name not in self.vars:
+                continue
             self.env[name] = (None, self.body)
             if self.assigned is not None:
                 self.mark(name)

@@ -21,14 +21,25 @@ def target_names(target: ast.expr) -> Iterator[str]:
         yield from target_names(target.value)
 
 
-def _targets(node: ast.AST) -> Iterator[str]:
+def _targets(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """The variables that a statement sets; the flag says that only a field of it is set."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            yield from target_names(target)
+            yield from _named(target)
     elif isinstance(node, ast.AugAssign | ast.NamedExpr) or (
         isinstance(node, ast.AnnAssign) and node.value is not None
     ):
-        yield from target_names(node.target)
+        yield from _named(node.target)
+
+
+def _named(target: ast.expr) -> Iterator[tuple[str, bool]]:
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    for part in parts:
+        if part is not target and isinstance(part, ast.Tuple | ast.List):
+            yield from _named(part)
+        else:
+            for name in target_names(part):
+                yield name, isinstance(part, ast.Attribute)
 
 
 def bindings(source: Source) -> dict[str, int]:
@@ -40,13 +51,20 @@ def bindings(source: Source) -> dict[str, int]:
         counts = dict.fromkeys(
             (a.arg for a in (*source.tree.args.posonlyargs, *source.tree.args.args, *source.tree.args.kwonlyargs)), 1
         )
+        fields = []
         for node in ast.walk(source.tree):
-            for name in _targets(node):
-                counts[name] = counts.get(name, 0) + 1
+            for name, is_field in _targets(node):
+                if is_field:
+                    fields.append(name)
+                else:
+                    counts[name] = counts.get(name, 0) + 1
             if isinstance(node, ast.For):
                 inside = assigned_in(node.body)
                 for name in target_names(node.target):
                     counts[name] = counts.get(name, 0) + (1 if name in inside else 0)
+        for name in fields:  # p.x = ... changes the variable p, and makes no variable of a name from outside
+            if name in counts:
+                counts[name] += 1
         source.counts = counts
     return source.counts
 
@@ -56,7 +74,7 @@ def assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:
     found: set[str] = set()
     for statement in body:
         for node in ast.walk(statement):
-            found.update(_targets(node))
+            found.update(name for name, _ in _targets(node))
             if isinstance(node, ast.For):
                 found.update(target_names(node.target))
     return frozenset(found)

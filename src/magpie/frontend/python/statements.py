@@ -69,12 +69,13 @@ def assign_to(fx: Fx, target: ast.expr, val: Val, s: ast.stmt) -> None:
             )
         fx.assign(target.id, val, s)
     elif isinstance(target, ast.Tuple | ast.List):
-        items = unpack(fx, val, len(target.elts), s)
-        for part, item in zip(target.elts, items, strict=True):
+        for part in target.elts:
             if isinstance(part, ast.Starred):
                 raise fx.fail(
                     "MPG_PY_1001", "a starred target is not possible in a kernel", part, help="name each value"
                 )
+        items = unpack(fx, val, len(target.elts), s)
+        for part, item in zip(target.elts, items, strict=True):
             assign_to(fx, part, item, s)
     elif isinstance(target, ast.Subscript):
         _store_subscript(fx, target, val, s, value_at)

@@ -136,6 +136,13 @@ def _subscript(fx: Fx, e: ast.Subscript) -> Val:
         raise fx.fail(
             "MPG_PY_1018", "a text cannot be indexed in a kernel", e, help="texts exist only in mp.print and assert"
         )
+    if isinstance(base, Const) and callable(base.value):
+        raise fx.fail(
+            "MPG_PY_1026",
+            f"{describe(base)} cannot be used like this in a kernel",
+            e,
+            help="a kernel calls functions marked @mp.func",
+        )
     what = "a number" if is_number(base) else describe(base)
     raise fx.fail("MPG_PY_1018", f"{what} cannot be indexed", e, help="only arrays, tuples, .shape and .strides can")
 
