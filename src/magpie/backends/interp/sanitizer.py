@@ -229,7 +229,8 @@ class Sanitizer:
                     bad = bad & ~benign
                 if bad.any():
                     self._race(site, chunk, w, lanes[bad], records[bad], indices, kind == WRITE and other == WRITE)
-        after = region.history(kind).note(cells, me, epoch)
+        skip = kind != WRITE and self.clocks is None and self.handoffs is None and not self.whole_epoch
+        after = region.history(kind).note(cells, me, epoch, skip)
         if kind == WRITE:
             lost = after != me
             if lost.any():

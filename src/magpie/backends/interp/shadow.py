@@ -70,16 +70,35 @@ class History:
         self.packing = packing
         self.shared = shared
 
-    def note(self, cells: Any, me: Any, epoch: Any) -> Any:
-        """Record ``me``, one record a lane; gives what the cells then hold: another record where two lanes met."""
+    def note(self, cells: Any, me: Any, epoch: Any, skip: bool) -> Any:
+        """Record ``me``, one record a lane; gives what the cells then hold: another record where two lanes met.
+
+        With ``skip`` cells that hold two records which will do for any later access stay as they are; the result is
+        then meaningless. Not for writes, where the result matters, nor where fences may order one of the two.
+        """
         p = self.packing
         old_a = self.a.take(cells)
+        old_b: Any = None
+        if skip and old_a.any():
+            old_b = self.b.take(cells)
+            x = old_a ^ old_b
+            if self.shared:
+                done = ((x & p.item) != 0) & (old_a >= epoch) & (old_b >= epoch)
+            else:
+                done = ((x & p.group) != 0) & (old_b != 0)
+            if done.all():
+                return old_a
+            if done.any():
+                todo = ~done
+                cells, me, old_a, old_b = cells[todo], me[todo], old_a[todo], old_b[todo]
+                epoch = epoch[todo] if epoch.ndim else epoch
         self.a[cells] = me
         new_a = self.a.take(cells)
         single = bool((new_a == me).all())
         if single and not ((old_a ^ me) & p.item)[old_a != 0].any():
             return new_a  # nobody before, or the same work-item as before: the second record stays right
-        old_b = self.b.take(cells)
+        if old_b is None:
+            old_b = self.b.take(cells)
         if not single:
             self.b[cells[::-1]] = me[::-1]  # the first lane of each cell; `a` has the last one
             new_b = self.b.take(cells)
@@ -103,12 +122,15 @@ class History:
         p = self.packing
         for records in (self.a, self.b):
             rec = records.take(cells)
-            if not rec.any():
-                break
-            x = rec ^ me
             if self.shared:
-                bad = (rec >= epoch) & ((x & p.item) != 0)
+                recent = rec >= epoch
+                if not recent.any():
+                    continue
+                bad = recent & (((rec ^ me) & p.item) != 0)
             else:
+                if not rec.any():
+                    break
+                x = rec ^ me
                 bad = (rec != 0) & ((x & p.item) != 0) & (((x & p.group) != 0) | (rec >= epoch))
             if bad.any():
                 found.append((bad, rec))
