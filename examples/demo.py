@@ -60,7 +60,8 @@ def timed(
     """The result of ``run`` and the seconds of each of ``repeats`` calls, with a bar while it lasts."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     seconds = []
-    with Progress(*columns, transient=True, console=Console(stderr=True)) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, transient=True, console=console, disable=not console.is_terminal) as progress:
         for _ in progress.track(range(repeats), description=label):
             start = time.perf_counter()
             result = run(planes)
@@ -106,9 +107,9 @@ def main() -> int:
         verdict = "agrees with" if worst <= TOLERANCE else "DIFFERS from"
         print(f"{name:<14} {verdict} SciPy: largest difference {worst:.1e} (allowed {TOLERANCE:.0e})")
 
-    print(f"first call     {first[0] * 1e3:8.2f} ms, compilation included")
+    print(f"first call     {first[0] * 1e3:8.2f} ms, with compiling, or loading from the cache")
     print(f"Magpie         {statistics.median(ours) * 1e3:8.2f} ms, median of {options.repeats}")
-    print(f"SciPy          {statistics.median(theirs) * 1e3:8.2f} ms, median of {options.repeats}")
+    print(f"SciPy          {statistics.median(theirs) * 1e3:8.2f} ms, median of {options.repeats} (SciPy uses one thread)")
 
     options.out.parent.mkdir(parents=True, exist_ok=True)
     image = Image.fromarray(picture(planes, soft, edge))

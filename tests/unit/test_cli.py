@@ -230,7 +230,7 @@ def test_sanitize_reports_with_line_and_status(write):
     assert done.returncode == 1
     assert "started ['an', 'argument']" in done.stdout
     assert "error[MPG_SAN_1001]" in done.stdout and "prog.py:8" in done.stdout
-    assert "out[0] = x[i]" in done.stdout and "work-items" in done.stdout
+    assert "out[0] = x[i]" in done.stdout and "of workgroup (" in done.stdout
     assert "1 report" in done.stdout
 
 
