@@ -109,7 +109,7 @@ def main() -> int:
 
     print(f"first call     {first[0] * 1e3:8.2f} ms, with compiling, or loading from the cache")
     print(f"Magpie         {statistics.median(ours) * 1e3:8.2f} ms, median of {options.repeats}")
-    print(f"SciPy          {statistics.median(theirs) * 1e3:8.2f} ms, median of {options.repeats} (SciPy uses one thread)")
+    print(f"SciPy          {statistics.median(theirs) * 1e3:8.2f} ms, median of {options.repeats}, one thread")
 
     options.out.parent.mkdir(parents=True, exist_ok=True)
     image = Image.fromarray(picture(planes, soft, edge))

@@ -49,101 +49,133 @@ _EXPORTS: dict[str, str] = {
     for name in names.split()
 }
 
+# "name as name" is how a module says that it exports an import (PEP 484).
 if TYPE_CHECKING:
-    from magpie.diagnostics import CompileError, CompileWarning, Diagnostic, Loc
-    from magpie.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, index, u8, u16, u32, u64
-    from magpie.errors import GpuError, GpuErrorKind, KnobError, LaunchTypeError, LaunchValueError, MagpieError
-    from magpie.language import (
-        Array,
-        abs,
-        acos,
-        asin,
-        atan,
-        atan2,
-        atomic_add,
-        atomic_and,
-        atomic_cas,
-        atomic_exchange,
-        atomic_load,
-        atomic_max,
-        atomic_min,
-        atomic_or,
-        atomic_store,
-        atomic_sub,
-        atomic_xor,
-        barrier,
-        bitcast,
-        cbrt,
-        cdiv,
-        ceil,
-        clz,
-        constexpr,
-        copysign,
-        cos,
-        cosh,
-        ctz,
-        e,
-        erf,
-        exp,
-        exp2,
-        expm1,
-        fence,
-        floor,
-        fma,
-        fmod,
-        free,
-        frexp,
-        func,
-        global_id,
-        grid_sync,
-        hypot,
-        inf,
-        isfinite,
-        isinf,
-        isnan,
-        ldexp,
-        local,
-        log,
-        log1p,
-        log2,
-        log10,
-        malloc,
-        max,
-        maximum,
-        min,
-        minimum,
-        mma,
-        nan,
-        num_workgroups,
-        pi,
-        popcount,
-        pow,
-        print,
-        remainder,
-        round,
-        rsqrt,
-        select,
-        shared,
-        sin,
-        sinh,
-        sqrt,
-        static_range,
-        struct,
-        subgroup,
-        tan,
-        tanh,
-        tau,
-        thread_id,
-        trap,
-        trunc,
-        uniform,
-        workgroup_id,
-        workgroup_size,
-    )
-    from magpie.runtime.creation import array_like, asarray, empty, full, ones, to_numpy, zeros
-    from magpie.runtime.device import Device, device, devices
-    from magpie.runtime.kernel import Kernel, kernel
-    from magpie.runtime.stream import Event, Stream, synchronize
+    from magpie.diagnostics import CompileError as CompileError
+    from magpie.diagnostics import CompileWarning as CompileWarning
+    from magpie.diagnostics import Diagnostic as Diagnostic
+    from magpie.diagnostics import Loc as Loc
+    from magpie.dtypes import DType as DType
+    from magpie.dtypes import bf16 as bf16
+    from magpie.dtypes import bool_ as bool_
+    from magpie.dtypes import f16 as f16
+    from magpie.dtypes import f32 as f32
+    from magpie.dtypes import f64 as f64
+    from magpie.dtypes import i8 as i8
+    from magpie.dtypes import i16 as i16
+    from magpie.dtypes import i32 as i32
+    from magpie.dtypes import i64 as i64
+    from magpie.dtypes import index as index
+    from magpie.dtypes import u8 as u8
+    from magpie.dtypes import u16 as u16
+    from magpie.dtypes import u32 as u32
+    from magpie.dtypes import u64 as u64
+    from magpie.errors import GpuError as GpuError
+    from magpie.errors import GpuErrorKind as GpuErrorKind
+    from magpie.errors import KnobError as KnobError
+    from magpie.errors import LaunchTypeError as LaunchTypeError
+    from magpie.errors import LaunchValueError as LaunchValueError
+    from magpie.errors import MagpieError as MagpieError
+    from magpie.language import Array as Array
+    from magpie.language import abs as abs
+    from magpie.language import acos as acos
+    from magpie.language import asin as asin
+    from magpie.language import atan as atan
+    from magpie.language import atan2 as atan2
+    from magpie.language import atomic_add as atomic_add
+    from magpie.language import atomic_and as atomic_and
+    from magpie.language import atomic_cas as atomic_cas
+    from magpie.language import atomic_exchange as atomic_exchange
+    from magpie.language import atomic_load as atomic_load
+    from magpie.language import atomic_max as atomic_max
+    from magpie.language import atomic_min as atomic_min
+    from magpie.language import atomic_or as atomic_or
+    from magpie.language import atomic_store as atomic_store
+    from magpie.language import atomic_sub as atomic_sub
+    from magpie.language import atomic_xor as atomic_xor
+    from magpie.language import barrier as barrier
+    from magpie.language import bitcast as bitcast
+    from magpie.language import cbrt as cbrt
+    from magpie.language import cdiv as cdiv
+    from magpie.language import ceil as ceil
+    from magpie.language import clz as clz
+    from magpie.language import constexpr as constexpr
+    from magpie.language import copysign as copysign
+    from magpie.language import cos as cos
+    from magpie.language import cosh as cosh
+    from magpie.language import ctz as ctz
+    from magpie.language import e as e
+    from magpie.language import erf as erf
+    from magpie.language import exp as exp
+    from magpie.language import exp2 as exp2
+    from magpie.language import expm1 as expm1
+    from magpie.language import fence as fence
+    from magpie.language import floor as floor
+    from magpie.language import fma as fma
+    from magpie.language import fmod as fmod
+    from magpie.language import free as free
+    from magpie.language import frexp as frexp
+    from magpie.language import func as func
+    from magpie.language import global_id as global_id
+    from magpie.language import grid_sync as grid_sync
+    from magpie.language import hypot as hypot
+    from magpie.language import inf as inf
+    from magpie.language import isfinite as isfinite
+    from magpie.language import isinf as isinf
+    from magpie.language import isnan as isnan
+    from magpie.language import ldexp as ldexp
+    from magpie.language import local as local
+    from magpie.language import log as log
+    from magpie.language import log1p as log1p
+    from magpie.language import log2 as log2
+    from magpie.language import log10 as log10
+    from magpie.language import malloc as malloc
+    from magpie.language import max as max
+    from magpie.language import maximum as maximum
+    from magpie.language import min as min
+    from magpie.language import minimum as minimum
+    from magpie.language import mma as mma
+    from magpie.language import nan as nan
+    from magpie.language import num_workgroups as num_workgroups
+    from magpie.language import pi as pi
+    from magpie.language import popcount as popcount
+    from magpie.language import pow as pow
+    from magpie.language import print as print
+    from magpie.language import remainder as remainder
+    from magpie.language import round as round
+    from magpie.language import rsqrt as rsqrt
+    from magpie.language import select as select
+    from magpie.language import shared as shared
+    from magpie.language import sin as sin
+    from magpie.language import sinh as sinh
+    from magpie.language import sqrt as sqrt
+    from magpie.language import static_range as static_range
+    from magpie.language import struct as struct
+    from magpie.language import subgroup as subgroup
+    from magpie.language import tan as tan
+    from magpie.language import tanh as tanh
+    from magpie.language import tau as tau
+    from magpie.language import thread_id as thread_id
+    from magpie.language import trap as trap
+    from magpie.language import trunc as trunc
+    from magpie.language import uniform as uniform
+    from magpie.language import workgroup_id as workgroup_id
+    from magpie.language import workgroup_size as workgroup_size
+    from magpie.runtime.creation import array_like as array_like
+    from magpie.runtime.creation import asarray as asarray
+    from magpie.runtime.creation import empty as empty
+    from magpie.runtime.creation import full as full
+    from magpie.runtime.creation import ones as ones
+    from magpie.runtime.creation import to_numpy as to_numpy
+    from magpie.runtime.creation import zeros as zeros
+    from magpie.runtime.device import Device as Device
+    from magpie.runtime.device import device as device
+    from magpie.runtime.device import devices as devices
+    from magpie.runtime.kernel import Kernel as Kernel
+    from magpie.runtime.kernel import kernel as kernel
+    from magpie.runtime.stream import Event as Event
+    from magpie.runtime.stream import Stream as Stream
+    from magpie.runtime.stream import synchronize as synchronize
 
 # `from magpie import *` leaves Python's own functions alone; as mp.abs, mp.print, ... they are there all the same.
 _SHADOWS = {"abs", "max", "min", "pow", "print", "round"}
