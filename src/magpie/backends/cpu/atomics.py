@@ -30,15 +30,6 @@ class AtomicsMixin(MemoryMixin):
         result = self.guarded(node, indices, lambda a: self.rmw_lanes(node, a, value))
         return result
 
-    def guarded(self, node: Node, indices: list[Value], body: object) -> Value:
-        """``body(address)`` for the lanes that are in bounds (all, unless checked)."""
-        assert callable(body)
-        saved = self.mask
-        self.check_bounds(node, indices)
-        value: Value = body(self.address(node, indices))
-        self.mask = saved
-        return value
-
     def rmw_lanes(self, node: Node, a: Address, value: Value) -> Value:
         c, t, kind = self.c, a.t, node.attrs["kind"]
         elem = memory_element(t)
@@ -49,7 +40,7 @@ class AtomicsMixin(MemoryMixin):
                 c.do(f"store {elem} {c.op(f'{_NATIVE[kind]} {elem} {old}, {total}')}, ptr {a.base}, align {t.itemsize}{a.suffix}")
             else:
                 c.do(f"{self.rmw_text(kind, t, a.base, total)}")
-            return self.uni("0", element(t))
+            return self.old_values("", elem, t)
         operand = self.spill(self.vector.to_memory(self.lanes(value, element(t)), t), elem)
         offsets = self.spill_offsets(a)
         out = self.spill("zeroinitializer", elem) if node in self.env.used else ""
@@ -64,7 +55,7 @@ class AtomicsMixin(MemoryMixin):
 
     def old_values(self, memory: str, elem: str, t: DType) -> Value:
         if not memory:
-            return self.vec("zeroinitializer", self.register(t)) if not t.is_bool else self.uni("false", "i1")
+            return self.bools(Mask(wide="zeroinitializer")) if t.is_bool else self.vec("zeroinitializer", self.register(t))
         raw = self.c.op(f"load <{self.w} x {elem}>, ptr {memory}, align 64")
         return self.vec(self.vector.from_memory(raw, t), self.register(t))
 

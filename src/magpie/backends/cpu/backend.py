@@ -6,16 +6,18 @@ import importlib
 from collections.abc import Callable, Mapping
 
 from magpie.backends.base import Artifact, Backend, Manifest, Options
-from magpie.diagnostics import CompileError, Diagnostic
+from magpie.diagnostics import Diagnostic
 from magpie.ir.layout import KernelLayout, compute_layout
 from magpie.ir.nodes import Kernel
+from magpie.ir.ops import OPS
 
 __all__ = ["CpuBackend"]
 
-_CAPABILITIES = frozenset(
-    "f16 bf16 f64 i64 i8 i16 subgroups atomics atomics_i64 atomics_f32 atomics_f64 device_fence dynamic_shared print"
-    " assert checked".split()
-)
+_MISSING = frozenset({"tensor_cores", "device_malloc", "cooperative_groups"})
+_CAPABILITIES = (
+    frozenset({row.capability for row in OPS.values() if row.capability} - _MISSING)
+    | frozenset({"int64", "f16", "bf16", "f64", "checked", "gangs", "atomics_f32", "atomics_f64"})
+)  # fmt: skip
 
 
 class CpuBackend(Backend):
@@ -58,5 +60,3 @@ def _stage(name: str) -> Callable[[Kernel, Options], str]:
 
     return show
 
-
-_ = CompileError

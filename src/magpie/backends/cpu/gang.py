@@ -69,6 +69,7 @@ class Env:
     sites: list[dict[str, object]] = field(default_factory=list)
     used: set[Node] = field(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
+    record_word: int = 0  # where the launch block has the record buffer
 
 
 class GangBase:

@@ -63,6 +63,7 @@ class _Kernel:
         self.launch = Launch(self.c, kernel, original, layout)
         self.env = Env(self.c, kernel, self.launch, shapes, ranges, lanes, target, masks, checked, fast)
         self.env.used = {a for n in walk(kernel.body) for a in n.args}
+        self.env.record_word = abi.EXTENT_WORD + abi.dynamic_extents(layout)
         self.context: dict[Node | Slot | LocalArray | str, Storage] = {}
         self.context_at: dict[Node | Slot | LocalArray | str, int] = {}
         self.per_gang = 0

@@ -7,6 +7,7 @@ that no active lane writes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from magpie.backends.cpu.gang import GangBase
@@ -158,19 +159,46 @@ class MemoryMixin(GangBase):
     # --- loads ---------------------------------------------------------------------------------------------------
     def load(self, node: Node) -> Value:
         indices = [self.map[a] for a in node.args]
-        saved = self.mask
-        self.check_bounds(node, indices)
-        value = self.load_from(self.address(node, indices))
-        if self.mask is not saved:
-            value = self.zero_where_off(value)
-            self.mask = saved
-        return value
+        return self.guarded(node, indices, self.load_from)
 
     def check_bounds(self, node: Node, indices: list[Value]) -> None:
         """Checked mode narrows the mask to the lanes in bounds; see `magpie.backends.cpu.checks`."""
 
-    def zero_where_off(self, value: Value) -> Value:
-        return value
+    def guarded(self, node: Node, indices: list[Value], access: Callable[[Address], Value]) -> Value:
+        """``access`` for the lanes that are in bounds (all, unless checked); the others get zero."""
+        saved = self.mask
+        self.check_bounds(node, indices)
+        if self.mask is saved:
+            return access(self.address(node, indices))
+        c, m = self.c, self.masks
+        t = leaf_offset(node.attrs["array"], node.attrs.get("field"))[0]
+        vector = self.shape(node) == 2 and node.type is not None
+        elem = self.register(t)
+        held = m.elem if elem == "i1" and vector else elem
+        type_ = f"<{self.w} x {held}>" if vector else held
+        memory = c.alloca(type_, 64 if vector else 0)
+        c.do(f"store {type_} {'zeroinitializer' if vector else constant(0, held)}, ptr {memory}")
+
+        def body() -> None:
+            value = access(self.address(node, indices))
+            if node.type is None:
+                return
+            if not vector:
+                text = value.text
+            elif elem == "i1":
+                text = m.wide(self.as_mask(value))
+            else:
+                text = self.lanes(value, held)
+            c.do(f"store {type_} {text}, ptr {memory}")
+
+        self.under_mask(self.mask, body)
+        self.mask = saved
+        if node.type is None:
+            return self.uni("0", "i32")
+        raw = c.op(f"load {type_}, ptr {memory}")
+        if not vector:
+            return self.uni(raw, elem)
+        return self.bools(Mask(wide=raw)) if elem == "i1" else self.vec(raw, elem)
 
     def load_from(self, a: Address) -> Value:
         c, t = self.c, a.t
@@ -375,15 +403,15 @@ class MemoryMixin(GangBase):
     # --- stores --------------------------------------------------------------------------------------------------
     def store(self, node: Node) -> None:
         indices = [self.map[a] for a in node.args[:-1]]
-        saved = self.mask
-        self.check_bounds(node, indices)
-        if self.mask is saved:
-            self.store_to(self.address(node, indices), self.map[node.args[-1]])
-        else:
-            self.under_mask(self.mask, lambda: self.store_to(self.address(node, indices), self.map[node.args[-1]]))
-            self.mask = saved
+        value = self.map[node.args[-1]]
 
-    def under_mask(self, mask: Mask | None, body: object) -> None:
+        def put(a: Address) -> Value:
+            self.store_to(a, value)
+            return value
+
+        self.guarded(node, indices, put)
+
+    def under_mask(self, mask: Mask | None, body: Callable[[], None]) -> None:
         raise NotImplementedError
 
     def store_to(self, a: Address, value: Value) -> None:

@@ -51,6 +51,8 @@ class Gang(ControlMixin, ChecksMixin, AtomicsMixin, SubgroupMixin):
         if effect is not None:
             effect(self, node)
             return
+        if self.env.checked and node.op in _DIVIDE:
+            self.check_divisor(node)
         self.map[node] = self.pure(node)
         if node in self.kept:
             self.kept[node](self.map[node])
@@ -62,6 +64,7 @@ class Gang(ControlMixin, ChecksMixin, AtomicsMixin, SubgroupMixin):
             self.c.do(f"fence {order}")
 
 
+_DIVIDE = frozenset(("floordiv", "mod", "tdiv", "trem"))
 _Value = Callable[[Gang, Node], Value]
 _VALUES: dict[str, _Value] = {
     "slot_get": Gang.slot_get,
