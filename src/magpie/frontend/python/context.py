@@ -15,9 +15,9 @@ from typing import Any
 
 from magpie.diagnostics.diagnostic import Diagnostic
 from magpie.diagnostics.loc import Loc
-from magpie.dtypes import DType, bool_, f32, f64, i32, index, u64
+from magpie.dtypes import DType, bool_, f32, i32, index
 from magpie.frontend.python.annotations import namespace
-from magpie.frontend.python.arith import DEFAULTS, adapt, default, weak_kind
+from magpie.frontend.python.arith import adapt, default, weak_kind
 from magpie.frontend.python.dependencies import Dependencies
 from magpie.frontend.python.errors import REJECTED, Fail
 from magpie.frontend.python.scope import bindings
@@ -25,6 +25,8 @@ from magpie.frontend.python.source import Source, source_of
 from magpie.frontend.python.values import (
     Const,
     ElemRef,
+    Fixed,
+    Free,
     Lazy,
     Num,
     Shape,
@@ -35,14 +37,14 @@ from magpie.frontend.python.values import (
     rebuild,
     skeleton,
 )
+from magpie.frontend.python.variables import Cell, LoopState, Var, WeakParam, join_strong, views_alike
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Array, Kernel, Node, Region, Scalar, Slot
 
-__all__ = ["EXPRESSIONS", "REFERENCES", "STATEMENTS", "Cell", "Fx", "LoopState", "Module", "Var"]
+__all__ = ["EXPRESSIONS", "STATEMENTS", "Fx", "LoopState", "Module"]
 
 # Filled by the modules that lower each kind of node.
 EXPRESSIONS: dict[type[ast.AST], Callable[[Fx, Any], Val]] = {}
-REFERENCES: dict[type[ast.AST], Callable[[Fx, Any], Val]] = {}
 STATEMENTS: dict[type[ast.AST], Callable[[Fx, Any], None]] = {}
 
 _MAX_PASSES = 16
@@ -66,152 +68,6 @@ class Module:
         n = self.names.get(base, 0) + 1
         self.names[base] = n
         return base if n == 1 else f"{base}_{n}"
-
-
-class Cell:
-    """One number of a variable, and the join of the types assigned to it.
-
-    `assumed` is the type that the last pass found, `final` the one chosen for a variable that only literals were
-    assigned to. The rest is collected anew in each pass: `strong` is the declared type met, `weak` the widest kind of
-    literals, and `met` the types to which readers adapted the variable while it was open.
-    """
-
-    __slots__ = ("assumed", "final", "met", "name", "place", "slot", "strong", "unstable", "weak", "wide")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.assumed: DType | None = None
-        self.final: DType | None = None
-        self.start()
-
-    def start(self) -> None:
-        """Forget what belongs to a pass."""
-        self.strong: DType | None = None
-        self.place: Loc | None = None
-        self.weak: str | None = None
-        self.wide = False
-        self.met: set[DType] = set()
-        self.unstable = False
-        self.slot: Slot | None = None
-
-    @property
-    def joined(self) -> DType | None:
-        """The type by the assignments so far; None while it is open."""
-        s = self.strong
-        if s is None:
-            return self.final
-        if self.weak == "float" and not s.is_float:
-            return f32
-        return i32 if self.weak == "int" and s.is_bool else s
-
-    @property
-    def type(self) -> DType:
-        return self.assumed or self.joined or (index if self.wide else DEFAULTS[self.weak or "int"])
-
-    @property
-    def open(self) -> bool:
-        return self.assumed is None and self.strong is None and self.final is None
-
-    def finish(self) -> bool:
-        """At the end of a pass: true if another one is needed."""
-        new = self.joined
-        if new is None:
-            if self.assumed is not None:  # what gave it a type has gone
-                self.assumed = None
-                return True
-            if not self.met - {self.type}:
-                return False
-            self.final = self.assumed = index if index in self.met and self.weak == "int" else self.type
-            return True
-        again = self.unstable or (self.assumed is not None and new is not self.assumed)
-        self.assumed = new
-        return again
-
-
-class Var:
-    """A local variable. One that is assigned once needs no slot: its value is what was assigned."""
-
-    __slots__ = ("cells", "first", "forced", "like", "name", "sites", "skeleton", "slotted")
-
-    def __init__(self, name: str, count: int) -> None:
-        self.name = name
-        self.slotted = count > 1
-        self.forced = False  # needs a slot although it is assigned once: it outlives its region
-        self.cells: dict[str, Cell] = {}
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what belongs to a pass."""
-        self.like: Val | None = None
-        self.skeleton: Any = None
-        self.first: Loc | None = None
-        self.sites: set[int] = set()
-        for cell in self.cells.values():
-            cell.start()
-
-    def cell(self, name: str) -> Cell:
-        found = self.cells.get(name)
-        if found is None:
-            found = self.cells[name] = Cell(name)
-        return found
-
-
-class LoopState:
-    """What is assigned where a loop is left (`breaks`) or continued; `static` is the region of an unrolled body."""
-
-    __slots__ = ("breaks", "broken", "continues", "static")
-
-    def __init__(self, static: Region | None = None) -> None:
-        self.breaks: list[frozenset[str] | set[str] | None] = []
-        self.continues: list[frozenset[str] | set[str] | None] = []
-        self.static = static
-        self.broken: Slot | None = None
-
-
-class WeakParam:
-    """A parameter without a declared type: one placeholder node per type that it meets, filled in at the end."""
-
-    def __init__(self, name: str, kind: str, scalar: Scalar) -> None:
-        self.name = name
-        self.kind = kind
-        self.scalar = scalar
-        self.nodes: dict[DType, Node] = {}
-
-    def make(self, fx: Fx, to: DType) -> Node:
-        node = self.nodes.get(to)
-        if node is None:
-            node = self.nodes[to] = Node("param", (), to, {"name": self.name}, (), self.scalar.loc)
-            fx.prologue.append(node)
-        return node
-
-    def decide(self) -> DType:
-        """The type to pass: the only one met; the narrowest integer, whose range the host checks; the widest float."""
-        met = list(self.nodes)
-        if self.kind == "bool":
-            return bool_
-        if self.kind == "float":
-            floats = [t for t in met if t.is_float]
-            return floats[0] if len(floats) == 1 else f64 if floats else f32
-        if len(met) == 1:
-            return met[0]
-        integers = sorted((t for t in met if t.is_int), key=lambda t: t.bits)
-        if not integers:
-            return index
-        least = integers[0]
-        return least if all(t.min <= least.min and least.max <= t.max for t in integers) else index
-
-    def finish(self, fx: Fx) -> None:
-        """Fill the placeholders: the parameter itself, and casts of it."""
-        self.scalar.type = chosen = self.decide()
-        base = self.nodes.get(chosen)
-        if base is None:
-            base = Node("param", (), chosen, {"name": self.name}, (), self.scalar.loc)
-        elif base in fx.prologue:
-            fx.prologue.remove(base)
-        fx.prologue.insert(0, base)
-        for node in self.nodes.values():
-            if node is not base:
-                node.op, node.args, node.attrs = "cast", (base,), {}
 
 
 class Fx:
@@ -471,17 +327,37 @@ class Fx:
 
     def join(self, var: Var, val: Val, at: ast.AST) -> list[tuple[Cell, Val]]:
         """Record an assignment in the types of ``var``; its cells with the numbers to put there."""
+        if var.explicit and isinstance(val, View):
+            val = self._explicit(val)
         shape = skeleton(val)
         if var.like is None:
             var.like, var.skeleton = val, shape
         elif shape != var.skeleton:
-            raise self._two_shapes(var, val, at)
+            if not views_alike(var.like, val):
+                raise self._two_shapes(var, val, at)
+            var.explicit = self.changed = True
+            return []
         out = []
         for name, number in flatten(val, var.name):
             cell = var.cell(name)
             self._widen(cell, number, at, var)
             out.append((cell, number))
         return out
+
+    def _explicit(self, view: View) -> View:
+        """``view`` with every offset, step and extent as a number."""
+        from magpie.frontend.python.views import extent
+
+        dims: list[Fixed | Free] = []
+        k = 0
+        for dim in view.dims:
+            if isinstance(dim, Free):
+                zero, one = dim.offset or self.b.const(0, index), dim.step or self.b.const(1, index)
+                dims.append(Free(zero, one, extent(self, view, k)))
+                k += 1
+            else:
+                dims.append(dim)
+        return View(view.array, dims)
 
     def _widen(self, cell: Cell, number: Val, at: ast.AST, var: Var) -> None:
         fresh = cell.strong is None and cell.weak is None
@@ -492,7 +368,7 @@ class Fx:
             if cell.strong is None:
                 cell.strong, cell.place = t, self.source.loc(at)
             elif cell.strong is not t:
-                joined = _join_strong(cell.strong, t)
+                joined = join_strong(cell.strong, t)
                 if joined is None:
                     raise self._two_types(cell, t, at)
                 if joined is not cell.strong:
@@ -576,12 +452,3 @@ class Fx:
                 else weak.make(self, t)
             ),
         )
-
-
-def _join_strong(a: DType, b: DType) -> DType | None:
-    """The type of a variable that is assigned both, or None: only index joins with other integers."""
-    if a is index or b is index:
-        other = b if a is index else a
-        if other.is_int and other is not u64:
-            return other if other.bits == 64 else index
-    return None

@@ -54,6 +54,10 @@ def wrap(fx: Fx, value: Any, name: str, at: ast.AST) -> Val:
         return Const(int(value) if isinstance(value, int) else float(value))
     if isinstance(value, tuple):
         return Tuple([wrap(fx, v, name, at) for v in value])
+    if isinstance(value, type) and value.__module__ == "numpy":
+        for t in ALL_DTYPES:
+            if t.name != "bf16" and t.numpy.type is value:
+                return Const(t)  # np.float32 means mp.f32
     if value is None or isinstance(value, DType | str | FunctionType | DeviceFunction | Builtin | ModuleType | type):
         return Const(value)
     if struct_type(value) is not None:

@@ -7,7 +7,6 @@ are part of the specialisation, so that the body refers to them directly.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import Any
 
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
@@ -39,6 +38,7 @@ from magpie.language.declare import DeviceFunction
 __all__ = ["call_device"]
 
 _MAX_SPECIALISATIONS = 256
+_MAX_LITERALS = 64
 
 
 class Specialisation:
@@ -59,6 +59,11 @@ def call_device(fx: Fx, device: DeviceFunction, args: list[Val], keywords: dict[
     values = _bind(fx, device, args, keywords, call)
     key = _key(device, values)
     special = fx.module.functions.get(key)
+    if special is None and sum(k[0] is device for k in fx.module.functions) >= _MAX_LITERALS:
+        # an unrolled loop passes many numbers: from here on they are parameters
+        values = [(p, Const(v.value) if isinstance(v, Literal) else v) for p, v in values]
+        key = _key(device, values)
+        special = fx.module.functions.get(key)
     if special is None:
         special = _specialise(fx, device, values, key, call)
     if special.diagnostics:
@@ -88,7 +93,8 @@ def _scalar_type(scalar: Scalar) -> DType:
 def _through(loc: Loc | None, call: Loc) -> Loc | None:
     if loc is None:
         return call
-    return replace(loc, inlined_at=call if loc.inlined_at is None else _through(loc.inlined_at, call))
+    outer = call if loc.inlined_at is None else _through(loc.inlined_at, call)
+    return Loc(loc.file, loc.line, loc.col, loc.end_line, loc.end_col, loc.function, outer)
 
 
 def _parameters(fx: Fx, device: DeviceFunction, call: ast.Call) -> tuple[Parameter, ...]:
@@ -191,6 +197,8 @@ def _check(fx: Fx, device: DeviceFunction, p: Parameter, val: Val, at: ast.AST) 
         return Num(convert(fx, val, p.type, at, what))
     if isinstance(val, Tuple) and _constant(val):
         return Captured(static_value(fx, val, at, what))  # a table
+    if isinstance(val, Const) and isinstance(val.value, int | float):
+        return Literal(val.value)
     return val
 
 
@@ -200,6 +208,12 @@ def _constant(val: Val) -> bool:
 
 class Captured(Const):
     """A compile-time argument: part of the specialisation, also if it is a number."""
+
+    __slots__ = ()
+
+
+class Literal(Captured):
+    """A number written at the call: it stays a literal inside, and takes the type that it meets there."""
 
     __slots__ = ()
 

@@ -6,9 +6,11 @@ from types import FunctionType
 from typing import Any
 
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType
 from magpie.frontend.python import builtins as _builtins
 from magpie.frontend.python import calls as _calls
+from magpie.frontend.python import loops as _loops
 from magpie.frontend.python import mathematics as _mathematics
 from magpie.frontend.python import statements as _statements
 from magpie.frontend.python import views as _views
@@ -28,7 +30,7 @@ from magpie.passes.access import infer
 __all__ = ["lower_kernel"]
 
 # These modules register what they lower; naming them here keeps the imports.
-_REGISTERED = (_builtins, _calls, _mathematics, _statements, _views)
+_REGISTERED = (_builtins, _calls, _loops, _mathematics, _statements, _views)
 
 
 def lower_kernel(
@@ -60,7 +62,7 @@ def lower_kernel(
     fx = Fx(module, fn, "kernel", bind, True)
     tree = fx.source.tree
     places = {a.arg: fx.source.loc(a) for a in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)}
-    kernel.loc = fx.source.loc(tree)
+    kernel.loc = here = fx.source.loc(tree)
     for name, arg in zip(names, args, strict=True):
         if isinstance(arg, ArrayArg):
             buffers[name] = Buffer(name, arg.type, arg.rank, loc=places[name])
@@ -68,7 +70,10 @@ def lower_kernel(
             scalars[name] = Scalar(name, arg.type, places[name])
         elif isinstance(arg, WeakArg):
             scalars[name] = Scalar(name, DEFAULTS[arg.kind], places[name])
-    fx.run()
+    try:
+        fx.run()
+    except RecursionError:
+        raise CompileError(_too_deep(fn, here)) from None
     if any(d.is_error for d in fx.diagnostics):
         raise CompileError(_sorted(fx.diagnostics))
     kernel.params = [buffers.get(n) or scalars[n] for n in names if n in buffers or n in scalars]
@@ -77,6 +82,11 @@ def lower_kernel(
     infer(kernel)
     verify(kernel)
     return kernel, tuple(_sorted(list(module.warnings.values()))), module.dependencies
+
+
+def _too_deep(fn: FunctionType, loc: Loc) -> Diagnostic:
+    message = f"an expression or a nesting in {fn.__name__} is too deep"
+    return Diagnostic("MPG_PY_1001", message, loc, help="split it into several statements or functions")
 
 
 def _values(

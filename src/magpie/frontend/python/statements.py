@@ -8,10 +8,9 @@ from typing import Any
 from magpie.dtypes import DType, StructType, bool_
 from magpie.frontend.python.annotations import read_annotation
 from magpie.frontend.python.arith import adapt, binary, convert
-from magpie.frontend.python.context import STATEMENTS, Fx, LoopState
+from magpie.frontend.python.context import STATEMENTS, Fx
 from magpie.frontend.python.errors import Fail
 from magpie.frontend.python.expressions import condition, static_value
-from magpie.frontend.python.scope import assigned_in
 from magpie.frontend.python.structs import field_of
 from magpie.frontend.python.values import (
     Const,
@@ -29,17 +28,15 @@ from magpie.frontend.python.values import (
     is_number,
     skeleton,
 )
-from magpie.frontend.python.views import _pointer_at, load, shape_items, store, subscript_view, to_index
-from magpie.ir.nodes import Node, Slot
-from magpie.language._builtin import Builtin
+from magpie.frontend.python.views import _pointer_at, load, shape_items, store, subscript_view
+from magpie.ir.nodes import Node
 
-__all__: list[str] = []
+__all__ = ["assign_to", "meet", "unpack"]
 
-_MAX_UNROLL = 4096
 Flow = Any  # the set of assigned names, or None where the end is not reached
 
 
-def _meet(*states: Flow) -> Flow:
+def meet(*states: Flow) -> Flow:
     """What is assigned where several paths join."""
     live = [s for s in states if s is not None]
     if not live:
@@ -310,255 +307,7 @@ def _if(fx: Fx, s: ast.If) -> None:
     if s.orelse:
         with fx.into(else_):
             fx.block(s.orelse)
-    fx.assigned = _meet(after_then, fx.assigned)
-
-
-# --- loops ------------------------------------------------------------------------------------------------------------
-def _while(fx: Fx, s: ast.While) -> None:
-    before = fx.assigned
-    test: Const | Node = Const(True)
-    if isinstance(s.test, ast.Constant) and not s.test.value:
-        fx.block(s.orelse)
-        return
-    state = LoopState()
-    broken = _else_flag(fx, s, state)
-    fx.b.loc = fx.source.loc(s)
-    _, body, _ = fx.b.loop()
-    fx.loops.append(state)
-    try:
-        with fx.into(body):
-            test = condition(fx, s.test)
-            at_test = fx.assigned
-            if isinstance(test, Const):
-                if not test.value:
-                    fx.b.emit("break")
-                    fx.assigned = None
-            else:
-                fx.b.loc = fx.source.loc(s.test)
-                fx.b.emit("break_if", fx.b.emit("not", test))
-            fx.block(s.body)
-    finally:
-        fx.loops.pop()
-    ends = isinstance(test, Const) and bool(test.value)
-    fx.assigned = None if ends else at_test
-    del before
-    _finish_loop(fx, s, state, broken)
-
-
-def _else_flag(fx: Fx, s: ast.While | ast.For, state: LoopState) -> Slot | None:
-    if not s.orelse:
-        return None
-    state.broken = Slot("broken", bool_)
-    fx.b.set(state.broken, fx.b.const(False, bool_))
-    return state.broken
-
-
-def _finish_loop(fx: Fx, s: ast.While | ast.For, state: LoopState, broken: Slot | None) -> None:
-    """Lower the `else` of a loop, which runs unless it was left by break, and join what is assigned."""
-    normal = fx.assigned
-    if s.orelse and normal is not None:
-        if state.breaks:
-            assert broken is not None
-            _, then, _ = fx.b.if_(fx.b.emit("not", fx.b.get(broken)))
-            with fx.into(then):
-                fx.block(s.orelse)
-        else:
-            fx.block(s.orelse)
-        normal = fx.assigned
-    fx.assigned = _meet(normal, *state.breaks)
-
-
-def _for(fx: Fx, s: ast.For) -> None:
-    call = s.iter
-    what = fx.expr(call.func) if isinstance(call, ast.Call) else None
-    function = what.value if isinstance(what, Const) else None
-    if function is range:
-        assert isinstance(call, ast.Call)
-        _range_loop(fx, s, call)
-    elif isinstance(function, Builtin) and function.name == "static_range":
-        assert isinstance(call, ast.Call)
-        _unrolled(fx, s, call)
-    else:
-        name = getattr(function, "__name__", "")
-        help = {
-            "enumerate": "use for i in range(len(x)) and x[i]",
-            "zip": "use for i in range(n) and index both",
-            "reversed": "use range(n - 1, -1, -1)",
-        }.get(name, "use for i in range(len(x)) and x[i]; for a tuple: for i in mp.static_range(len(t))")
-        raise fx.fail(
-            "MPG_PY_1001", "a kernel iterates over range(...) or mp.static_range(...) only", s.iter, help=help
-        )
-
-
-def _target(fx: Fx, s: ast.For) -> str:
-    if not isinstance(s.target, ast.Name):
-        raise fx.fail(
-            "MPG_PY_1001", "the target of for is one variable in a kernel", s.target, help="for i in range(...)"
-        )
-    return s.target.id
-
-
-def _bounds(fx: Fx, call: ast.Call, name: str) -> list[tuple[Val, ast.expr]]:
-    if call.keywords or not 1 <= len(call.args) <= 3 or any(isinstance(a, ast.Starred) for a in call.args):
-        raise fx.fail(
-            "MPG_PY_1012",
-            f"{name} takes 1 to 3 values",
-            call,
-            help=f"it is {name}(stop) or {name}(start, stop[, step])",
-        )
-    args = [(fx.expr(a), a) for a in call.args]
-    if len(args) == 1:
-        return [(Const(0), call.args[0]), args[0], (Const(1), call.args[0])]
-    return args if len(args) == 3 else [*args, (Const(1), call.args[0])]
-
-
-def _known(val: Val) -> int | None:
-    if isinstance(val, Const) and isinstance(val.value, int):
-        return int(val.value)
-    if isinstance(val, Num) and val.node.op == "const" and isinstance(val.node.attrs["value"], int):
-        return int(val.node.attrs["value"])
-    return None
-
-
-def _range_loop(fx: Fx, s: ast.For, call: ast.Call) -> None:
-    name = _target(fx, s)
-    parts = _bounds(fx, call, "range")
-    known = [_known(v) for v, _ in parts]
-    if known[2] == 0:
-        raise fx.fail("MPG_PY_1016", "the step of range is 0", parts[2][1], help="use a step such as 1 or -1")
-    start, stop, step = (to_index(fx, v, at, "a bound of range") for v, at in parts)
-    runs = None not in known and len(range(*known)) > 0  # type: ignore[arg-type]  # None is excluded
-    inside = assigned_in(s.body)
-    var = fx.vars[name]
-    if name in inside:
-        _warn_steering(fx, s, name)
-    state = LoopState()
-    broken = _else_flag(fx, s, state)
-    before = fx.assigned
-    outer = fx.env.get(name)
-    fx.loops.append(state)
-    fx.b.loc = fx.source.loc(s)
-    try:
-        with fx.b.counted(start, stop, step, name) as value:
-            # the builder has moved into the loop's body
-            fx.regions.append(fx.b.region)
-            try:
-                fx.mark(name)
-                if var.first is None:
-                    var.first = fx.source.loc(s.target)
-                val = Num(value)
-                if var.slotted:
-                    fx.store_into(var, val, s.target)
-                if name not in inside:
-                    fx.env[name] = (val, fx.b.region)
-                elif not var.slotted:
-                    raise AssertionError("a loop variable that the body assigns has a slot")
-                fx.block(s.body)
-                at_end = fx.assigned
-            finally:
-                fx.regions.pop()
-    finally:
-        fx.loops.pop()
-    if var.slotted:
-        fx.env.pop(name, None)
-        if outer is not None and outer[0] is None:
-            fx.env[name] = outer
-    fx.assigned = _meet(at_end, *state.continues) if runs else before
-    if fx.assigned is None and not runs:
-        fx.assigned = before
-    _finish_loop(fx, s, state, broken)
-
-
-def _warn_steering(fx: Fx, s: ast.For, name: str) -> None:
-    for statement in s.body:
-        for node in ast.walk(statement):
-            targets = (
-                node.targets
-                if isinstance(node, ast.Assign)
-                else [node.target]
-                if isinstance(node, ast.AugAssign | ast.NamedExpr)
-                else []
-            )
-            for target in targets:
-                if isinstance(target, ast.Name) and target.id == name:
-                    fx.warn(
-                        "MPG_PY_1028",
-                        f"assigning {name} does not change the trips of the loop",
-                        node,
-                        "use while to skip ahead, or another name",
-                    )
-                    return
-
-
-def _unrolled(fx: Fx, s: ast.For, call: ast.Call) -> None:
-    name = _target(fx, s)
-    parts = _bounds(fx, call, "mp.static_range")
-    values = [static_value(fx, v, at, "a bound of mp.static_range") for v, at in parts]
-    for value, (_, at) in zip(values, parts, strict=True):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise fx.fail(
-                "MPG_PY_1007", f"a bound of mp.static_range is an integer, not {value!r}", at, help="use an int"
-            )
-    if values[2] == 0:
-        raise fx.fail("MPG_PY_1016", "the step of mp.static_range is 0", parts[2][1], help="use a step such as 1 or -1")
-    trips = range(*values)
-    if len(trips) > _MAX_UNROLL:
-        raise fx.fail(
-            "MPG_PY_1025",
-            f"mp.static_range would write the body {len(trips)} times; the limit is {_MAX_UNROLL}",
-            call,
-            help="use range",
-        )
-    var = fx.vars[name]
-    inside = assigned_in(s.body)
-    for k in trips:
-        if fx.assigned is None:
-            return
-        state = LoopState(fx.b.region)
-        fx.loops.append(state)
-        try:
-            fx.mark(name)
-            if var.first is None:
-                var.first = fx.source.loc(s.target)
-            if var.slotted:
-                fx.store_into(var, Const(k), s.target)
-            if name not in inside:
-                fx.env[name] = (Const(k), fx.b.region)
-            fx.block(s.body)
-        finally:
-            fx.loops.pop()
-        if state.breaks:
-            fx.assigned = state.breaks[0]
-            break
-        if state.continues:
-            fx.assigned = state.continues[0]
-    else:
-        if s.orelse:
-            fx.block(s.orelse)
-    if var.slotted:
-        fx.env.pop(name, None)
-
-
-def _leave(fx: Fx, s: ast.Break | ast.Continue) -> None:
-    word = "break" if isinstance(s, ast.Break) else "continue"
-    state = fx.loops[-1]  # Python refuses one outside of a loop
-    states = state.breaks if word == "break" else state.continues
-    if state.static is not None:
-        if fx.b.region is not state.static:
-            raise fx.fail(
-                "MPG_PY_1031",
-                f"{word} under a run-time condition in mp.static_range",
-                s,
-                help="use range, or put the rest of the body under if",
-            )
-        states.append(fx.assigned)
-        fx.assigned = None
-        return
-    if word == "break" and state.broken is not None:
-        fx.b.set(state.broken, fx.b.const(True, bool_))
-    fx.b.emit(word)
-    states.append(fx.assigned)
-    fx.assigned = None
+    fx.assigned = meet(after_then, fx.assigned)
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
@@ -666,10 +415,6 @@ STATEMENTS.update(
         ast.AugAssign: _augassign,
         ast.AnnAssign: _annassign,
         ast.If: _if,
-        ast.While: _while,
-        ast.For: _for,
-        ast.Break: _leave,
-        ast.Continue: _leave,
         ast.Return: _return,
         ast.Assert: _assert,
         ast.Expr: _expression,

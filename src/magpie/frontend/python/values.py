@@ -9,7 +9,6 @@ components (the numbers in it).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from magpie.dtypes import DType, StructType, Type
@@ -92,20 +91,24 @@ class Pointer(Val):
         self.element = element
 
 
-@dataclass(slots=True)
 class Fixed:
     """A dimension of an array that a view has fixed at an index."""
 
-    index: Node
+    __slots__ = ("index",)
+
+    def __init__(self, index: Node) -> None:
+        self.index = index
 
 
-@dataclass(slots=True)
 class Free:
     """A dimension that a view still has: element i is at `offset + i * step`; None means 0, 1 and the whole extent."""
 
-    offset: Node | None = None
-    step: Node | None = None
-    extent: Node | None = None
+    __slots__ = ("extent", "offset", "step")
+
+    def __init__(self, offset: Node | None = None, step: Node | None = None, extent: Node | None = None) -> None:
+        self.offset = offset
+        self.step = step
+        self.extent = extent
 
     @property
     def whole(self) -> bool:
