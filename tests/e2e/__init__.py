@@ -1,0 +1,1 @@
+"""Whole programs: the examples and the command line."""
