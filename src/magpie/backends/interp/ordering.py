@@ -7,7 +7,7 @@ and by the barriers of its workgroup, is handed over with it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,47 +55,77 @@ class SubgroupClocks:
 Knowledge = dict["_Log", int]  # for each log, how many of its entries are known
 
 
+class _Release(NamedTuple):
+    """What a release fence covers: the work-item before `tick`, its workgroup before `epoch`, what the item knew.
+
+    A fence of workgroup scope is not `wide`: it means nothing to other workgroups.
+    """
+
+    tick: int
+    epoch: int
+    knowledge: Knowledge
+    wide: bool
+
+
 class _Log:
     """The releases that one atomic location carries: a release and the updates after it (C++ [intro.races] 5)."""
 
     def __init__(self) -> None:
         self.items: list[int] = []
         self.groups: list[int] = []
-        self.ticks: list[int] = []
-        self.epochs: list[int] = []
+        self.releases: list[_Release] = []
         # What was known at the releases up to each entry, joined.
         self.carried: list[Knowledge] = []
-        self._index: tuple[int, Any, Any, Any, Any] | None = None
+        self._indices: tuple[int, _Index, _Index] | None = None
 
-    def append(self, item: int, group: int, tick: int, epoch: int, knowledge: Knowledge) -> None:
+    def append(self, item: int, group: int, release: _Release) -> None:
+        """One more release."""
         self.items.append(item)
         self.groups.append(group)
-        self.ticks.append(tick)
-        self.epochs.append(epoch)
+        self.releases.append(release)
         before = self.carried[-1] if self.carried else {}
-        self.carried.append(_join(before, knowledge))
+        self.carried.append(_join(before, release.knowledge))
+
+    def covers(self, count: int, items: Any, groups: Any, ticks: Any, mine: int) -> Any:
+        """Which accesses (work-item, workgroup, tick) come before one of the first ``count`` releases, for ``mine``."""
+        if self._indices is None or self._indices[0] != len(self.items):
+            everything = range(len(self.items))
+            wide = [n for n in everything if self.releases[n].wide]
+            self._indices = (len(self.items), _Index(self, wide), _Index(self, list(everything)))
+        _, wide_index, near_index = self._indices
+        found = wide_index.covers(count, items, groups, ticks)
+        return found | ((groups == mine) & near_index.covers(count, items, groups, ticks))
+
+
+_NUMBER = 24  # bits of a position in a log
+
+
+class _Index:
+    """Some entries of a log, sorted by work-item and by workgroup."""
+
+    def __init__(self, log: _Log, numbers: list[int]) -> None:
+        at = np.array(numbers, np.int64)
+        self.tables = []
+        for who, limits in (
+            ([log.items[n] for n in numbers], [log.releases[n].tick for n in numbers]),
+            ([log.groups[n] for n in numbers], [log.releases[n].epoch for n in numbers]),
+        ):
+            keys = (np.array(who, np.int64) << _NUMBER) + at
+            order = np.argsort(keys)
+            keys = keys[order]
+            # What a later entry covers, an earlier one of the same item may have covered already: keep the larger.
+            lift = np.cumsum(np.diff(keys >> _NUMBER, prepend=-1) != 0) << 40
+            self.tables.append((keys, np.maximum.accumulate(np.array(limits, np.int64)[order] + lift) - lift))
 
     def covers(self, count: int, items: Any, groups: Any, ticks: Any) -> Any:
-        """Which accesses (work-item, workgroup, tick) come before one of the first ``count`` releases."""
-        size = len(self.items)
-        if self._index is None or self._index[0] != size:
-            numbers = np.arange(size, dtype=np.int64)
-            by_item = np.array(self.items, np.int64) * (1 << 24) + numbers
-            by_group = np.array(self.groups, np.int64) * (1 << 24) + numbers
-            order_i, order_g = np.argsort(by_item), np.argsort(by_group)
-            self._index = (
-                size,
-                by_item[order_i],
-                np.array(self.ticks, np.int64)[order_i],
-                by_group[order_g],
-                np.array(self.epochs, np.int64)[order_g],
-            )
-        _, item_keys, item_ticks, group_keys, group_ticks = self._index
+        """The latest entry below ``count`` of the same work-item, or of its workgroup, decides."""
         found = np.zeros(len(items), bool)
-        for who, keys, limits in ((items, item_keys, item_ticks), (groups, group_keys, group_ticks)):
-            at = np.searchsorted(keys, who * (1 << 24) + count) - 1
-            hit = (at >= 0) & (keys[np.maximum(at, 0)] >> 24 == who)
-            found |= hit & (ticks < limits[np.maximum(at, 0)])
+        for who, (keys, limits) in zip((items, groups), self.tables, strict=True):
+            if not len(keys):
+                continue
+            at = np.searchsorted(keys, (who << _NUMBER) + count) - 1
+            entry = np.maximum(at, 0)
+            found |= (at >= 0) & (keys[entry] >> _NUMBER == who) & (ticks < limits[entry])
         return found
 
 
@@ -111,6 +141,10 @@ def _join(a: Knowledge, b: Knowledge) -> Knowledge:
     return found
 
 
+_ACQUIRES = frozenset({"acquire", "acq_rel", "seq_cst"})
+_RELEASES = frozenset({"release", "acq_rel", "seq_cst"})
+
+
 class Handoffs:
     """Fences and atomics of a launch whose workgroups run one after the other."""
 
@@ -124,17 +158,24 @@ class Handoffs:
         """A new workgroup knows nothing."""
         self.known: list[Knowledge] = [{}] * self.size
         self.pending: list[Knowledge] = [{}] * self.size
-        self.released: list[tuple[int, int, Knowledge] | None] = [None] * self.size
+        self.released: list[_Release | None] = [None] * self.size
+        # Fences that other work-items made before the last barrier: their stores are out when this one's atomic is.
+        self.passed_on: list[tuple[int, _Release]] = []
+        self.passed_at = 0
 
-    def fence(self, lanes: Any, order: str, tick: int, epoch: int) -> None:
+    def fence(self, lanes: Any, group: int, order: str, scope: str, tick: int, epoch: int) -> None:
         """A fence of these lanes; what they did before has smaller ticks."""
+        wide = scope != "workgroup"
         for lane in lanes.tolist():
-            if order in ("acquire", "acq_rel", "seq_cst"):
-                self.known[lane] = _join(self.known[lane], self.pending[lane])
-            if order in ("release", "acq_rel", "seq_cst"):
-                self.released[lane] = (tick, epoch, self.known[lane])
+            if order in _ACQUIRES:
+                seen = self.pending[lane]
+                if not wide:
+                    seen = {log: n for log, n in seen.items() if all(g == group for g in log.groups[:n])}
+                self.known[lane] = _join(self.known[lane], seen)
+            if order in _RELEASES:
+                self.released[lane] = _Release(tick, epoch, self.known[lane], wide)
 
-    def barrier(self) -> None:
+    def barrier(self, epoch: int) -> None:
         """All lanes of the workgroup learn what any of them knew, or had read and not yet fenced."""
         for table in (self.known, self.pending):
             first = table[0]
@@ -143,6 +184,8 @@ class Handoffs:
                 for k in {id(k): k for k in table}.values():
                     joined = _join(joined, k)
                 table[:] = [joined] * self.size
+        self.passed_on = [(lane, r) for lane, r in enumerate(self.released) if r is not None]
+        self.passed_at = epoch
 
     def atomic(self, op: str, order: str, region: int, cells: Any, lanes: Any, me: Any, wrote: Any, now: Any) -> None:
         """Atomics in lane order. ``wrote``: which of them wrote, None for all. ``now``: (tick, epoch)."""
@@ -154,7 +197,7 @@ class Handoffs:
             log = self.logs.get((region, cell))
             if reads and log is not None and log.items:
                 seen = _join(log.carried[-1], {log: len(log.items)})
-                if order in ("acquire", "acq_rel", "seq_cst"):
+                if order in _ACQUIRES:
                     self.known[lane] = _join(self.known[lane], seen)
                 else:
                     self.pending[lane] = _join(self.pending[lane], seen)
@@ -163,15 +206,20 @@ class Handoffs:
             if log is None or replaces:
                 log = self.logs[region, cell] = _Log()
             release = self.released[lane]
-            if order in ("release", "acq_rel", "seq_cst"):
-                release = (now[0], now[1], self.known[lane])
+            if order in _RELEASES:
+                release = _Release(now[0], now[1], self.known[lane], True)
+            if release is None or release.epoch < self.passed_at:
+                first = items[number] - lane
+                for other, earlier in self.passed_on:
+                    log.append(first + other, groups[number], earlier)
             if release is not None:
-                log.append(items[number], groups[number], *release)
+                log.append(items[number], groups[number], release)
 
-    def ordered(self, lanes: Any, records: Any) -> Any:
+    def ordered(self, lanes: Any, me: Any, records: Any) -> Any:
         """Which records come before what the lanes do now."""
         p = self.packing
         items, groups, ticks = records & p.item, p.group_of(records), records >> p.tick_shift
+        mine = int(p.group_of(me[0]))
         found = np.zeros(len(lanes), bool)
         kinds: dict[int, list[int]] = {}
         for position, lane in enumerate(lanes.tolist()):
@@ -180,5 +228,5 @@ class Handoffs:
         for members in kinds.values():
             who = np.array(members)
             for log, count in self.known[int(lanes[members[0]])].items():
-                found[who] |= log.covers(count, items[who], groups[who], ticks[who])
+                found[who] |= log.covers(count, items[who], groups[who], ticks[who], mine)
         return found

@@ -54,7 +54,6 @@ class Checks:
         return Checks(chosen, race == "strict")
 
 
-
 class Sanitizer:
     """Watches one launch."""
 
@@ -122,7 +121,7 @@ class Sanitizer:
         if whole:
             self.whole_epoch = now
         if self.handoffs is not None:
-            self.handoffs.barrier()
+            self.handoffs.barrier(self._epoch_tick())
 
     def subgroup_barrier(self, chunk: Chunk, m: Mask) -> None:
         """The active work-items of each subgroup have arrived."""
@@ -134,7 +133,7 @@ class Sanitizer:
         """A fence of the active work-items."""
         self.tick += 1
         if self.handoffs is not None:
-            self.handoffs.fence(chunk.active(m), order, self.tick, self._epoch_tick())
+            self.handoffs.fence(chunk.active(m), int(chunk.groups[0]), order, scope, self.tick, self._epoch_tick())
 
     def _epoch_tick(self) -> int:
         epoch = self.epoch if not self.epoch.ndim else self.epoch[0]  # one workgroup at a time where there are fences
@@ -248,10 +247,7 @@ class Sanitizer:
                 continue
             who = np.flatnonzero(bad)
             if len(who):
-                if isinstance(order, SubgroupClocks):
-                    fine = order.ordered(lanes[who], me[who], records[who])
-                else:
-                    fine = order.ordered(lanes[who], records[who])
+                fine = order.ordered(lanes[who], me[who], records[who])
                 bad = bad.copy()
                 bad[who[fine]] = False
         return bad
