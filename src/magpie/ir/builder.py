@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,23 @@ from magpie.ir.nodes import Array, Node, PtrType, Region, Slot, ValueType
 from magpie.ir.ops import OPS
 
 __all__ = ["Builder"]
+
+# significant bits and the least exponent (of frexp) of a normal number
+_FLOATS = {"f16": (11, -13, 16), "bf16": (8, -125, 128), "f32": (24, -125, 128)}
+
+
+def nearest(value: float, type: DType) -> float:
+    """``value`` rounded once, ties to even, to a number that the float ``type`` holds."""
+    if type.bits == 64 or not math.isfinite(value) or value == 0.0:
+        return value
+    precision, least, most = _FLOATS[type.name]
+    quantum = max(math.frexp(value)[1], least) - precision
+    # Scaling by a power of two is exact, but for a value far below the least denormal, which rounds to zero anyway.
+    rounded = math.ldexp(round(math.ldexp(value, -quantum)), quantum)
+    if math.frexp(rounded)[1] > most:
+        rounded = math.inf
+    return math.copysign(rounded, value)
+
 
 _FIXED: dict[str, DType] = {"bool": bool_, "index": index, "u64": u64, "i32": i32}
 
@@ -56,7 +74,7 @@ class Builder:
         if type.is_bool:
             value = bool(value)
         elif type.is_float:
-            value = float(value)
+            value = nearest(float(value), type)
         else:
             value = int(value)
             assert type.min <= value <= type.max, (value, type)
