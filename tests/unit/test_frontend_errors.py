@@ -6,11 +6,10 @@ import linecache
 
 import numpy as np
 import pytest
+from frontend_helpers import define, error_of, lowered
 
 import magpie as mp
 from magpie.diagnostics import CompileError
-
-from frontend_helpers import define, error_of, lowered
 
 # (name, code, source); a source without `def` is the body of a kernel whose parameters are the names before `:`.
 CASES: list[tuple[str, str, str]] = []
@@ -205,6 +204,7 @@ case("MPG_PY_1014", "n", "v = mp.no_such_thing  #!")
 case("MPG_PY_1014", "n", "v = (1, 2).index  #!")
 case("MPG_PY_1020", "x", "s = mp.shared(int(x[0]), mp.f32)  #!")
 case("MPG_PY_1020", "x", "s = mp.shared((1, 1, 1, 1, 1), mp.f32)  #!")
+case("MPG_PY_1020", "n", "g(n)", "@mp.func\ndef g(a):\n    s = mp.shared(a, mp.f32)  #!")
 case("MPG_PY_1020", "x", "s = mp.shared(4, 'f32')  #!")
 case("MPG_PY_1020", "x", "s = mp.local(-4, mp.f32)  #!")
 case("MPG_PY_1020", "n", "for j in range(n):\n    s = mp.local(4, mp.f32)  #!")

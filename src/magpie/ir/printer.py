@@ -88,7 +88,7 @@ class _Printer:
     def node(self, node: Node, indent: str) -> None:
         info = node.info
         head = ""
-        if node.type is not None:
+        if node.type is not None or node.op == "call":  # call_result names its call
             self.names[node] = f"%{len(self.names)}"
             head = self.names[node] + " = "
         if node.op == "const":
@@ -96,7 +96,7 @@ class _Printer:
         elif node.op in ("load", "store", "atomic_rmw", "atomic_cas", "atomic_load", "atomic_store"):
             text = self.memory(node)
         else:
-            words = [self.attr(node.attrs[a], node.type) for a in info.attrs if node.attrs.get(a) is not None]
+            words = [self.attr(node.attrs[a], None) for a in info.attrs if node.attrs.get(a) is not None]
             words += [self.value(a) for a in node.args]
             text = node.op + (" " + ", ".join(words) if words else "")
             if info.result == "given" and node.type is not None:

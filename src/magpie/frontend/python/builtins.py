@@ -15,7 +15,7 @@ from magpie.frontend.python.context import Fx
 from magpie.frontend.python.expressions import node_of, static_value
 from magpie.frontend.python.values import Const, Num, Pointer, Struct, Tuple, Val, View, describe
 from magpie.frontend.python.views import element_indices, to_index, whole
-from magpie.ir.layout import HOST_OPS
+from magpie.ir.layout import HOST_OPS, HostEnv, evaluate
 from magpie.ir.nodes import Array, HostExpr, LocalArray, Node, PtrType, Region, SharedArray
 from magpie.language.declare import struct_type
 
@@ -184,14 +184,18 @@ def _length(fx: Fx, val: Val, at: ast.AST, kind: str) -> int | HostExpr:
         region: Region = []
         with fx.into(region):
             node = to_index(fx, val, at, "a length")
-        expr = host_expr(node)
-        if expr is not None:
+        expr = host_expr(node) if fx.is_kernel or not _parameters_in(node) else None
+        if expr is not None and expr[0] != "const":
             return expr
+        known = None if expr is None else expr[1]
+    if known is None and kind == "shared":
         raise fx.fail(
             "MPG_PY_1020",
             "the length of a shared array is computed from values that only the device knows",
             at,
-            help="compute it from arguments, shapes and launch sizes, or use a constant",
+            help="compute it from arguments, shapes and launch sizes, or use a constant"
+            if fx.is_kernel
+            else "make it an mp.constexpr parameter, or declare the array in the kernel and pass it",
         )
     if known is None:
         known = static_value(fx, val, at, f"the length of mp.{kind}")
@@ -200,6 +204,13 @@ def _length(fx: Fx, val: Val, at: ast.AST, kind: str) -> int | HostExpr:
     if isinstance(known, bool) or not isinstance(known, int) or known < 0:
         raise fx.fail("MPG_PY_1020", f"{known!r} is no length of an array", at, help="use a positive integer")
     return known
+
+
+def _parameters_in(node: Node) -> bool:
+    return node.op == "param" or any(map(_parameters_in, node.args))
+
+
+_NO_ENV = HostEnv({}, {}, {}, (1, 1, 1), (1, 1, 1))  # for constants, which ask it nothing
 
 
 def host_expr(node: Node) -> HostExpr | None:
@@ -219,13 +230,16 @@ def host_expr(node: Node) -> HostExpr | None:
         return None
     if op == "cast":
         t = node.type
+        if parts[0] is not None and parts[0][0] == "const" and isinstance(t, DType) and t.is_int:
+            return ("const", int(evaluate(("cast", t.name, parts[0]), _NO_ENV)))
         return (
             ("cast", t.name, parts[0])
             if isinstance(t, DType) and not t.is_float and not args[0].dtype.is_float
             else None
         )
     if op in HOST_OPS and isinstance(args[0].type, DType) and not args[0].dtype.is_float:
-        return (op, *parts)
+        known = all(p is not None and p[0] == "const" for p in parts)
+        return ("const", evaluate((op, *parts), _NO_ENV)) if known else (op, *parts)
     return None
 
 
