@@ -16,6 +16,7 @@ from magpie.backends.interp.memory import Window, buffer_window, owned_window
 from magpie.backends.interp.numerics import scalar
 from magpie.backends.interp.reports import Collector, Dims, Outcome
 from magpie.dtypes import DType, StructType, leaf_name, leaves
+from magpie.errors import GpuError, GpuErrorKind
 from magpie.ir.layout import HostEnv, evaluate
 from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, LocalArray, Node, Scalar, SharedArray, walk
 
@@ -69,9 +70,19 @@ class Program:
         if launch.groups == 0 or launch.group_size == 0:
             return Outcome()
         with np.errstate(all="ignore"), keeping_denormals():
-            run = _Run(self, launch, args, sanitize, order)
-            with suppress(StopLaunch):
-                run.all()
+            try:
+                run = _Run(self, launch, args, sanitize, order)
+                with suppress(StopLaunch):
+                    run.all()
+            except MemoryError as error:
+                raise GpuError(
+                    GpuErrorKind.OutOfMemory,
+                    "interp",
+                    f"the interpreter ran out of memory: {error}",
+                    help="run it on smaller arrays: the sanitizer keeps up to 64 bytes for each element"
+                    if sanitize
+                    else None,
+                ) from None
         return Outcome(collector.reports, launch.prints)
 
 

@@ -12,7 +12,7 @@ one of them. (FastTrack, Flanagan and Freund 2009, keeps one writer, and all rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from magpie.backends.interp.memory import Window
 __all__ = ["ATOMIC_READ", "ATOMIC_WRITE", "READ", "WRITE", "History", "Packing", "Region", "regions_of"]
 
 READ, WRITE, ATOMIC_READ, ATOMIC_WRITE = range(4)
+
+# Cells up to this many are kept even where most of them lie between the elements of a view.
+_DENSE = 1 << 20
 
 
 class Packing:
@@ -150,6 +153,8 @@ class Region:
         # Shared memory: which elements were written since the workgroup began; None where nobody asks.
         self.written: Any = None
         self.races = True
+        # Where the memory between the elements is much more than the elements: their cells, sorted.
+        self.sparse: Any = None
 
     def history(self, kind: int) -> History:
         """The records of one kind, made when first needed."""
@@ -170,7 +175,20 @@ class Region:
         width = window.flat.itemsize // self.unit
         if width > 1:
             cells = (cells[:, None] + np.arange(width)).ravel()
+        if self.sparse is not None:
+            cells = np.searchsorted(self.sparse, cells)
         return cells, width
+
+    def thin_out(self, windows: Sequence[Window]) -> None:
+        """Keep cells for the elements of these windows only: a view of a few elements may span gigabytes."""
+        elements = []
+        for w in windows:
+            address: Any = np.array([w.base], np.int64)
+            for n, stride in zip(w.extents, w.strides, strict=True):
+                address = (address[:, None] + np.arange(n) * stride).ravel()
+            elements.append(self.cells(w, address)[0])
+        self.sparse = np.unique(np.concatenate(elements))
+        self.count = len(self.sparse)
 
 
 def regions_of(windows: Sequence[Window], written: set[int], packing: Packing) -> None:
@@ -203,5 +221,8 @@ def regions_of(windows: Sequence[Window], written: set[int], packing: Packing) -
             w = windows[g]
             unit = gcd(unit, w.step, w.flat.itemsize, w.origin - low)
         region = Region(low, unit, -(-(high - low) // unit), packing, False)
-        for g in group:
-            windows[g].region = region
+        views = [windows[g] for g in group]
+        if region.count > _DENSE + 4 * sum(prod(w.extents) * (w.flat.itemsize // unit) for w in views):
+            region.thin_out(views)
+        for w in views:
+            w.region = region
