@@ -1,0 +1,1 @@
+"""What is written in Magpie itself and runs on every backend."""
