@@ -15,7 +15,7 @@ import numpy as np
 from magpie.backends.interp.access import AccessCompiler
 from magpie.backends.interp.context import Mask, merge, minus, split
 from magpie.backends.interp.debug import compile_assert, compile_print, compile_trap
-from magpie.backends.interp.guards import guard_of
+from magpie.backends.interp.guards import guard_of, loop_arithmetic
 from magpie.backends.interp.numerics import implementation, scalar
 from magpie.backends.interp.numerics.lanes import select
 from magpie.backends.interp.progress import Progress
@@ -61,6 +61,7 @@ class _Compiler:
         self.returned = self.registers.permanent()
         self.leaves: list[tuple[int, Node]] = []
         self.continued: list[int] = []
+        self.implicit = loop_arithmetic(kernel.body) if "overflow" in checks else frozenset()
         self.access = AccessCompiler(self.registers, sanitize, kernel)
 
     def compile(self) -> Compiled:
@@ -154,7 +155,7 @@ class _Compiler:
     # --- values ----------------------------------------------------------------------------------------------------
     def pure(self, node: Node, d: int, args: list[int]) -> Closure:
         fn = implementation(node.op, node.dtype, [a.dtype for a in node.args])
-        if self.sanitize:
+        if self.sanitize and node not in self.implicit:
             guarded = guard_of(node, fn, d, args, self.checks)
             if guarded is not None:
                 return guarded

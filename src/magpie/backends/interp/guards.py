@@ -10,9 +10,9 @@ import numpy as np
 from magpie.backends.interp.context import Mask
 from magpie.backends.interp.numerics.lanes import Lanes
 from magpie.dtypes import DType
-from magpie.ir.nodes import Node
+from magpie.ir.nodes import Node, Region, walk
 
-__all__ = ["guard_of"]
+__all__ = ["guard_of", "loop_arithmetic"]
 
 Frame = list[Any]
 Closure = Callable[[Frame, Mask], None]
@@ -33,6 +33,18 @@ def guard_of(node: Node, fn: Callable[..., Lanes], d: int, args: list[int], chec
     if node.op in _OVERFLOWS and type_.is_signed and "overflow" in checks:
         return _overflow(node, type_, fn, d, args)
     return None
+
+
+def loop_arithmetic(body: Region) -> frozenset[Node]:
+    """The ops that make a loop variable from its counter: start + k * step is right also where the product wraps."""
+    counters = {n.attrs["counted"][0]: n.loc for n in walk(body) if n.op == "loop" and n.attrs.get("counted")}
+    found: set[Node] = set()
+    for node in walk(body):
+        for a in node.args:
+            counter = a.op == "slot_get" and a.attrs["slot"] in counters and counters[a.attrs["slot"]] == node.loc
+            if (node.op == "mul" and counter) or (node.op == "add" and a.op == "mul" and a in found):
+                found.add(node)
+    return frozenset(found)
 
 
 def _lanes(chunk: Any, found: Lanes, m: Mask) -> Any:

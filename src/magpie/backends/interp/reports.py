@@ -70,8 +70,8 @@ class Report:
         return str(self.diagnostic())
 
 
-def _place(loc: Loc | None) -> tuple[str, int, int]:
-    return (loc.file, loc.line, loc.col) if loc else ("", 0, 0)
+def _place(loc: Loc | None) -> tuple[str, int]:
+    return (loc.file, loc.line) if loc else ("", 0)
 
 
 class Collector:
