@@ -17,7 +17,6 @@ that ``import magpie`` costs a few milliseconds and does not load NumPy or LLVM.
 from __future__ import annotations
 
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0.dev0"
 
@@ -48,6 +47,9 @@ _EXPORTS: dict[str, str] = {
     }.items()
     for name in names.split()
 }
+
+# Type checkers take this name for True; importing it from typing would be most of the import time.
+TYPE_CHECKING = False
 
 # "name as name" is how a module says that it exports an import (PEP 484).
 if TYPE_CHECKING:
