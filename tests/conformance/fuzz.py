@@ -17,8 +17,9 @@ from magpie.dtypes import by_name
 
 from . import oracle as o
 from .fuzzgen import COLUMNS, LENGTH, SLOTS, Program
-from .harness import Run, Target, compare
+from .harness import Run, Target, compare, gang_targets
 
+REFERENCE_SUBGROUP = 32
 FAILURES = Path(__file__).parent / "failures"
 
 # A footer that makes a saved kernel a program of its own.
@@ -27,7 +28,7 @@ _MAIN = """
 if __name__ == "__main__":
     from tests.conformance.fuzz import rerun
 
-    rerun(kernel, {types!r}, {atomics!r}, {shared!r})
+    rerun(kernel, {types!r}, {atomics!r}, {subgroups!r})
 """
 
 
@@ -81,22 +82,41 @@ def differ(kernel: Any, types: tuple[str, ...], atomics: tuple[str, ...], base: 
                         compare(a, b, Run(None, (), {}), f"{target.name} against {base.name}, grid {grid}, block {block}, argument {k}")
 
 
+def partners(program: Program, others: list[Target]) -> list[Target]:
+    """What to compare a program with: each other backend once, at a gang width that follows from the program.
+
+    Subgroup operations have the same bits at an equal subgroup size only, which for the interpreter is 32.
+    """
+    chosen = []
+    for target in others:
+        gangs = [t for t in gang_targets() if t.device == target.device]
+        if program.subgroups:
+            chosen += [t for t in gangs if ("gang", REFERENCE_SUBGROUP) in t.options]
+        elif gangs:
+            widths = [target, *gangs]
+            chosen.append(widths[hashlib.sha256(program.source.encode()).digest()[0] % len(widths)])
+        else:
+            chosen.append(target)
+    return chosen
+
+
 def save(program: Program, name: str, message: str, seed: int) -> Path:
     """Write the kernel to the folder of failures with what went wrong."""
     FAILURES.mkdir(exist_ok=True)
     notes = "\n".join(f"# {line}" for line in [f"MAGPIE_TEST_SEED={seed}", *message.splitlines()[:20]])
     file = FAILURES / f"{name}.py"
-    main = _MAIN.format(types=program.types, atomics=program.atomics, shared=program.shared)
+    main = _MAIN.format(types=program.types, atomics=program.atomics, subgroups=program.subgroups)
     file.write_text(f"{notes}\n{program.source}{main}")
     return file
 
 
-def rerun(kernel: Any, types: tuple[str, ...], atomics: tuple[str, ...], shared: bool) -> None:
-    """What a saved kernel does when it is run: all backends, all shapes."""
+def rerun(kernel: Any, types: tuple[str, ...], atomics: tuple[str, ...], subgroups: bool) -> None:
+    """What a saved kernel does when it is run: all backends, all shapes, all gang widths that may be compared."""
     from .harness import targets
 
     base, others = split(list(targets()))
-    differ(kernel, types, atomics, base, others)
+    chosen = [t for t in [*others, *gang_targets()] if not subgroups or ("gang", REFERENCE_SUBGROUP) in t.options]
+    differ(kernel, types, atomics, base, chosen)
     print("no difference")
 
 
@@ -104,3 +124,31 @@ def split(found: list[Target]) -> tuple[Target, list[Target]]:
     """The reference and what is compared with it."""
     base = next(t for t in found if "reference" in t.manifest.capabilities or t.device == "interp")
     return base, [t for t in found if t is not base]
+
+
+def hunt(first: int, count: int) -> int:
+    """Random programs of many seeds without shrinking: prints each that differs, saves it, and gives their number."""
+    import random
+    import tempfile
+
+    from .fuzzgen import Generator
+    from .harness import targets
+
+    base, others = split(list(targets()))
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(first, first + count):
+            program = Generator(random.Random(seed).randrange).program()
+            try:
+                chosen = partners(program, others)
+                differ(load(program, Path(folder)).kernel, program.types, program.atomics, base, chosen)
+            except Exception as error:
+                bad += 1
+                file = save(program, f"hunt{seed}", f"{type(error).__name__}: {error}", seed)
+                print(f"{file}: {type(error).__name__}: {str(error).splitlines()[:3]}", flush=True)
+    print(f"{count} programs, {bad} with a difference")
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(1 if hunt(int(sys.argv[1]), int(sys.argv[2])) else 0)

@@ -32,6 +32,7 @@ class Program:
     atomics: tuple[str, ...]
     shared: bool
     guarded: bool
+    subgroups: bool
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Generator:
         self.budget = 4 + draw(14)
         self.exact = exact
         self.functions: list[tuple[str, list[str], str]] = []
+        self.subgroups = False
 
     # --- choices -----------------------------------------------------------------------------------------------------
     def pick(self, options):  # noqa: ANN001, ANN201
@@ -84,6 +86,7 @@ class Generator:
         self.lines = []
         self.depth = 1
         shared = self.chance(40)
+        self.subgroups = self.chance(25)
         guarded = not shared and self.chance(70)
         scope = _Scope()
         self.emit("i = mp.global_id(0)")
@@ -118,7 +121,7 @@ class Generator:
         params = [f"x_{t}" for t in self.types] + [f"o_{t}" for t in self.types] + [f"c_{t}" for t in self.atomics]
         signature = f"def kernel({', '.join(params)}, limit: mp.i32, n0: mp.i32, n1: mp.i32):"
         text = "\n".join(["import magpie as mp", "", "", *head, "@mp.kernel", signature, *self.lines, ""])
-        return Program(text, self.types, self.atomics, shared, guarded)
+        return Program(text, self.types, self.atomics, shared, guarded, self.subgroups)
 
     def phases(self, scope: _Scope) -> None:
         """Stretches of work between barriers, some of them in uniform loops."""
@@ -205,7 +208,7 @@ class Generator:
                 del scope.variables[n]
 
     def statement(self, scope: _Scope, returns: bool) -> None:
-        kind = self.draw(12)
+        kind = self.draw(14)
         if kind <= 3:
             self.assign(scope)
         elif kind <= 5:
@@ -229,8 +232,34 @@ class Generator:
             else:
                 self.emit("return")
             self.depth -= 1
+        elif kind >= 12 and self.subgroups and not scope.in_function:
+            self.subgroup(scope)
         else:
             self.assign(scope)
+
+    def subgroup(self, scope: _Scope) -> None:
+        """A reduction, scan or vote over the work-items that are active here, as a statement of its own."""
+        names = [n for n in scope.variables if n not in scope.frozen and not n.startswith("w")]
+        if not names:
+            self.emit("pass")
+            return
+        name = self.pick(names)
+        t = scope.variables[name]
+        value = self.expr(t, scope, 1)
+        calls = [
+            f"mp.subgroup.sum({value})",
+            f"mp.subgroup.min({value})",
+            f"mp.subgroup.max({value})",
+            f"mp.subgroup.scan({value})",
+            f"mp.subgroup.scan({value}, 'max')",
+            f"mp.{t}(mp.subgroup.ballot_count({self.condition(scope, 1)}))",
+            f"mp.{t}(mp.subgroup.ballot_rank({self.condition(scope, 1)}))",
+            f"({value} if mp.subgroup.any({self.condition(scope, 1)}) else {name})",
+            f"({value} if mp.subgroup.all({self.condition(scope, 1)}) else {name})",
+        ]
+        if t not in FLOATS:
+            calls += [f"mp.subgroup.reduce({value}, 'xor')", f"mp.subgroup.reduce({value}, 'or')", f"mp.subgroup.prod({value})"]
+        self.emit(f"{name} = {self.pick(calls)}")
 
     def assign(self, scope: _Scope) -> None:
         names = [n for n in scope.variables if n not in scope.frozen]

@@ -145,8 +145,8 @@ def test_a_store_converts_as_same_kind(t):
 @case(dtypes=NUMS)
 def test_int_float_bool_builtins(t):
     x = values(t, 70)
-    # int() of a float is i32 and float() of an integer f32, as a literal would be; a type that fits already is kept
-    whole = t if t.is_int else mp.i32
+    # int() of a float is i32 (i64 of an f64) and float() of an integer f32; a type that fits already is kept
+    whole = t if t.is_int else mp.i64 if t is mp.f64 else mp.i32
     real = t if t.is_float else mp.f32
     return Run(
         k_builtin_casts,

@@ -166,9 +166,9 @@ def test_a_function_with_effects_and_no_result():
 @mp.kernel
 def k_constexpr(x, out, n: mp.constexpr, flag: mp.constexpr):
     i = mp.global_id(0)
+    tmp = mp.local(n, mp.i32)
     if i < out.shape[0]:
         s = x[i]
-        tmp = mp.local(n, mp.i32)
         for k in range(n):
             tmp[k] = s + k
         if flag:

@@ -6,6 +6,8 @@ A failure prints the seed and saves the smallest kernel found to ``failures/``; 
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
@@ -13,12 +15,14 @@ from hypothesis import strategies as st
 
 from magpie import knobs
 
-from .fuzz import differ, load, save, split
+from .fuzz import differ, load, partners, save, split
 from .fuzzgen import Generator
 from .harness import full_size, targets
 
 SHARDS = 12
 KERNELS = 26 if not full_size() else 400  # a shard; 312 in all
+
+SHRINK_SECONDS = 40
 
 
 @st.composite
@@ -33,6 +37,9 @@ def _run(shard: int, folder) -> None:
     if not others:
         pytest.skip("only the reference backend is present")
 
+    outcomes: dict[str, Exception] = {}
+    deadline = [float("inf")]
+
     @with_seed(start)
     @settings(
         max_examples=KERNELS,
@@ -45,12 +52,21 @@ def _run(shard: int, folder) -> None:
     )
     @given(programs())
     def kernels_agree(program):
+        # Once a failure is found, shrinking goes on for a limited time: afterwards only what is known to fail does.
+        if program.source in outcomes:
+            raise outcomes[program.source]
+        if time.monotonic() > deadline[0]:
+            return
         module = load(program, folder)
         try:
-            differ(module.kernel, program.types, program.atomics, base, others)
+            differ(module.kernel, program.types, program.atomics, base, partners(program, others))
         except Exception as error:
+            if not outcomes:
+                deadline[0] = time.monotonic() + SHRINK_SECONDS
             file = save(program, f"shard{shard}", f"{type(error).__name__}: {error}", knobs.test_seed())
-            raise AssertionError(f"MAGPIE_TEST_SEED={knobs.test_seed()}, shard {shard}, saved to {file}: {error}") from error
+            text = f"MAGPIE_TEST_SEED={knobs.test_seed()}, shard {shard}, saved to {file}: {type(error).__name__}: {error}"
+            outcomes[program.source] = AssertionError(text)
+            raise outcomes[program.source] from error
 
     kernels_agree()
 

@@ -143,10 +143,10 @@ def k_rounding(x, down, up, zero, even):
 
 @mp.kernel
 def k_math_floor_to_index(x, out):
-    # Python's math.floor gives an integer, so it can index
+    # a float type's floor is of that type; a cast makes it an index
     i = mp.global_id(0)
     if i < x.shape[0]:
-        out[i] = math.floor(x[i])
+        out[i] = mp.i32(math.floor(x[i]))
 
 
 @mp.kernel
@@ -325,7 +325,7 @@ def test_floor_ceil_trunc_round(t):
 
 
 @case(dtypes=(mp.f32,))
-def test_math_floor_gives_an_integer(t):
+def test_math_floor_cast_to_an_integer(t):
     x = np.random.default_rng(1).uniform(-100, 100, 80).astype(np.float32)
     return Run(k_math_floor_to_index, (x, empty(80, mp.i32)), {1: np.floor(x).astype(np.int32)})
 

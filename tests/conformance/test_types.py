@@ -90,10 +90,11 @@ def k_every_scalar(a: mp.i8, b: mp.u8, c: mp.i16, d: mp.u16, e: mp.i32, f: mp.u3
 
 @mp.kernel
 def k_int_literals_alone(out):
-    # without anything to meet, an integer literal is i32 and wraps there
-    a = 2147483647
-    b = a + 1
-    out[0] = b
+    # a variable that meets only integer literals is i32 and wraps there
+    a = 2147483646
+    for _ in range(2):
+        a = a + 1
+    out[0] = a
 
 
 @mp.kernel
