@@ -420,7 +420,7 @@ def test_captured_numpy_scalars():
     source = "def k(h, x, d):\n    h[0] = h[1] * A\n    d[0] = d[1] * B\n    x[0] = x[1] * C\n"
     text = text_of(source, A=np.float64(0.5), B=np.float32(0.1), C=np.int64(3))
     assert "const 0.5: f16" in text
-    assert f"const {float(np.float32(0.1))!r}: f64" in text  # a float32 keeps its value
+    assert f"const {float(np.float32(0.1))!r}: f32" in text  # a float32 keeps its type, and is widened
 
 
 def test_arguments_must_match_the_parameters():

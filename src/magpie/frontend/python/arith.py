@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, PromotionError, bool_, f32, f64, i8, i16, i32, i64, index, promote, u64
-from magpie.frontend.python.values import Const, Lazy, Num, Val, describe, is_number
+from magpie.frontend.python.values import Const, Lazy, Num, Shape, Tuple, Val, describe, is_number
 from magpie.ir.nodes import Node
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def adapt(fx: Fx, val: Val, to: DType, at: ast.AST | None = None) -> Node:
         if val.weak is not None:
             for cell in val.origins:
                 cell.met.add(to)
-        if node.op == "const" and not (node.dtype.is_float and not to.is_float):
+        if node.op == "const" and not node.dtype.is_float:  # a float constant still waits for its one rounding
             folded = _fold_cast(node.attrs["value"], to)
             if folded is not None:
                 return fx.b.const(folded, to)
@@ -128,8 +128,8 @@ def _fold_cast(value: Any, to: DType) -> Any:
     if to.is_bool:
         return bool(value)
     if to.is_float:
-        # an integer or a wider float may round: the cast op has the one rounding rule
-        return float(value) if to is f64 and not (isinstance(value, int) and abs(value) >= 1 << 53) else None
+        # an integer may round: the cast op has the one rounding rule
+        return float(value) if to is f64 and abs(value) <= 1 << 53 else None
     return int(value) if to.min <= int(value) <= to.max else None
 
 
@@ -454,6 +454,8 @@ def compare(fx: Fx, cls: type[ast.cmpop], a: Val, b: Val, at: ast.AST) -> Val:
     if cls in (ast.Is, ast.IsNot, ast.In, ast.NotIn):
         return _identity(fx, cls, a, b, at)
     symbol, op, fold = _COMPARE[cls]
+    if isinstance(a, Tuple | Shape) and isinstance(b, Tuple | Shape):
+        return _compare_tuples(fx, cls, a, b, at)
     if isinstance(a, Const) and isinstance(b, Const):
         try:
             return Const(bool(fold(a.value, b.value)))
@@ -472,6 +474,21 @@ def compare(fx: Fx, cls: type[ast.cmpop], a: Val, b: Val, at: ast.AST) -> Val:
     if t is None:
         t = _open_type(kind or "int", a, b)
     return Num(fx.emit(at, op, adapt(fx, a, t, at), adapt(fx, b, t, at)))
+
+
+def _compare_tuples(fx: Fx, cls: type[ast.cmpop], a: Tuple | Shape, b: Tuple | Shape, at: ast.AST) -> Val:
+    """Equality of two tuples, or shapes: that of all items."""
+    if cls not in (ast.Eq, ast.NotEq):
+        raise fx.fail(
+            "MPG_PY_1018", f"tuples have no order in a kernel (`{_COMPARE[cls][0]}`)", at, help="compare the items"
+        )
+    left, right = fx.items(a), fx.items(b)
+    result: Val = Const(len(left) == len(right))
+    if result.value:  # type: ignore[attr-defined]
+        for x, y in zip(left, right, strict=True):
+            one = compare(fx, ast.Eq, x, y, at)
+            result = one if isinstance(result, Const) and result.value else binary(fx, ast.BitAnd, result, one, at)
+    return invert(fx, result, at) if cls is ast.NotEq else result
 
 
 def _signs(fx: Fx, op: str, a: Val, b: Val, at: ast.AST) -> Node | None:
@@ -518,8 +535,6 @@ def _identity(fx: Fx, cls: type[ast.cmpop], a: Val, b: Val, at: ast.AST) -> Val:
         if none:  # an array or a number is never None
             return Const(negated)
         raise fx.fail("MPG_PY_1001", f"`{word}` on run-time values", at, help=f"use {'!=' if negated else '=='}")
-    from magpie.frontend.python.values import Tuple
-
     if isinstance(b, Tuple) and b.items:
         result: Val | None = None
         for item in b.items:

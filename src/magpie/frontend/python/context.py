@@ -30,6 +30,7 @@ from magpie.frontend.python.values import (
     Lazy,
     Num,
     Shape,
+    Tuple,
     Val,
     View,
     describe,
@@ -110,7 +111,11 @@ class Fx:
         """Lower until the types of variables are stable; the diagnostics of the last pass stand in `diagnostics`."""
         for _ in range(_MAX_PASSES):
             self.reset()
-            self.bind_parameters(self)
+            try:
+                self.bind_parameters(self)
+            except Fail as fail:
+                self.record(fail)
+                break
             self.block(self.source.tree.body)
             self.close()
             if not self.unstable():
@@ -316,6 +321,14 @@ class Fx:
         self.env.pop(name, None)
         self.store_into(var, val, at)
 
+    def items(self, val: Tuple | Shape) -> list[Val]:
+        """The items of a tuple, or of a shape."""
+        if isinstance(val, Tuple):
+            return val.items
+        from magpie.frontend.python.views import shape_items
+
+        return shape_items(self, val)
+
     def store_into(self, var: Var, val: Val, at: ast.AST) -> None:
         """Set the slots of a variable that is assigned several times."""
         for cell, number in self.join(var, val, at):
@@ -327,6 +340,8 @@ class Fx:
 
     def join(self, var: Var, val: Val, at: ast.AST) -> list[tuple[Cell, Val]]:
         """Record an assignment in the types of ``var``; its cells with the numbers to put there."""
+        if isinstance(val, Shape):
+            val = Tuple(self.items(val))
         if var.explicit and isinstance(val, View):
             val = self._explicit(val)
         shape = skeleton(val)

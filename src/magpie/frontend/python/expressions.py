@@ -26,6 +26,7 @@ from magpie.frontend.python.values import (
     Const,
     Lazy,
     Num,
+    Shape,
     Struct,
     Tuple,
     Val,
@@ -278,6 +279,10 @@ def _ifexp(fx: Fx, e: ast.IfExp) -> Val:
 def merge(fx: Fx, cond: Node, vals: tuple[Val, Val], regions: tuple[Region, Region], at: ast.expr) -> Val:
     """One of two values by ``cond``: selects where both sides are pure, else a branch with a slot per number."""
     a, b = vals
+    for i, val in enumerate(vals):
+        if isinstance(val, Shape):
+            with fx.into(regions[i]):
+                a, b = (Tuple(fx.items(val)), b) if i == 0 else (a, Tuple(fx.items(val)))
     if skeleton(a) != skeleton(b):
         if isinstance(a, View) or isinstance(b, View):
             raise fx.fail(

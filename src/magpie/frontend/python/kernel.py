@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+from magpie import knobs
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType
@@ -24,7 +25,7 @@ from magpie.frontend.python.views import whole
 from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg, WeakArg
 from magpie.ir.nodes import Buffer, ConstArray, Function, Kernel, LocalArray, Scalar, SharedArray, walk
 from magpie.ir.ops import OPS
-from magpie.ir.verify import verify
+from magpie.ir.verify import VerifyError, verify
 from magpie.passes.access import infer
 
 __all__ = ["lower_kernel"]
@@ -80,7 +81,14 @@ def lower_kernel(
     kernel.body = fx.body
     _collect(kernel, module)
     infer(kernel)
-    verify(kernel)
+    try:
+        verify(kernel)
+    except VerifyError as error:  # our fault, not the user's
+        if knobs.debug():
+            raise
+        raise CompileError(
+            Diagnostic("MPG_CORE_1900", f"the frontend made IR that is not valid: {error}", here)
+        ) from error
     return kernel, tuple(_sorted(list(module.warnings.values()))), module.dependencies
 
 
