@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from magpie.dtypes import index
+from magpie.dtypes import index, u64
 from magpie.ir.nodes import Kernel, Node
 from magpie.passes.rewrite import Rewriter
 
@@ -41,12 +41,18 @@ def _trip_count(rw: Rewriter, node: Node) -> Node | None:
     any_trip = b.emit("gt", stop, start)
     distance = b.emit("sub", stop, start)
     lowest = _constant(start)
-    if lowest is None or lowest < 0:  # otherwise the difference fits
-        distance = b.select(b.emit("lt", distance, zero), b.const(index.max, index), distance)
+    fits = lowest is not None and lowest >= 0
     if known not in (1, -1):
+        if not fits:  # as unsigned numbers the difference is exact; only a quotient by 1 can still be too large
+            step = b.emit("bitcast", step, type=u64) if known is None else b.const(abs(known), u64)
+            one, distance = (b.emit("bitcast", v, type=u64) for v in (one, distance))
         distance = b.emit("add", b.emit("tdiv", b.emit("sub", distance, one), step), one)
+        if not fits:
+            distance = b.emit("bitcast", distance, type=index)
         if known is None:
             any_trip = b.emit("and", any_trip, b.emit("ne", step, zero))
+    if not fits:
+        distance = b.select(b.emit("lt", distance, zero), b.const(index.max, index), distance)
     return b.select(any_trip, distance, zero)
 
 

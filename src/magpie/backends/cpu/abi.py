@@ -27,10 +27,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from magpie.ir.layout import KernelLayout
+from magpie.records import record
 
 __all__ = [
     "ARENA_ALIGN",
@@ -94,7 +94,7 @@ def arena_bytes(info: dict[str, Any], block: tuple[int, int, int], extents: Sequ
     return total
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Record:
     """One report: `site` is an index into ``info["sites"]``; `values` are raw 64-bit words (floats as f64 bits)."""
 

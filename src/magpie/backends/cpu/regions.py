@@ -94,6 +94,20 @@ def holds_barrier(node: Node) -> bool:
     return node.op == "barrier" or any(n.op == "barrier" for r in node.regions for n in walk(r))
 
 
+def _leaves(node: Node) -> bool:
+    """Whether the innermost loop around ``node``, or the kernel, may be left inside it."""
+    if not node.regions:
+        return False
+    inside_loop = node.op == "loop"
+    for region in node.regions:
+        for n in walk(region, enter=lambda m: m.op != "loop"):
+            if n.op == "return" or (not inside_loop and n.op in ("break", "break_if", "continue")):
+                return True
+            if n.op == "loop" and any(m.op == "return" for r in n.regions for m in walk(r)):
+                return True
+    return False
+
+
 class _Planner:
     def __init__(self, kernel: Kernel, shapes: Shapes) -> None:
         self.kernel = kernel
@@ -125,9 +139,10 @@ class _Planner:
         )
 
     # --- which regions are scaffold ------------------------------------------------------------------------------
-    def mark(self, region: Region) -> None:
-        held = [n for n in region if holds_barrier(n)]
-        if not held and region is not self.kernel.body:
+    def mark(self, region: Region, looped: bool = False) -> None:
+        """Note which nodes are scaffold: those that hold a barrier, and inside scaffold loops those that leave them."""
+        held = [n for n in region if holds_barrier(n) or (looped and _leaves(n))]
+        if not held and region is self.kernel.body:
             return
         self.barriers.update(held)
         self.scaffold.append(region)
@@ -135,17 +150,7 @@ class _Planner:
             self.home[node] = region
         for node in held:
             for inner in node.regions:
-                self.mark_all(inner)
-
-    def mark_all(self, region: Region) -> None:
-        """Both arms of a scaffold branch, and body and step of a scaffold loop, are scaffold."""
-        self.scaffold.append(region)
-        for node in region:
-            self.home[node] = region
-            if holds_barrier(node):
-                self.barriers.add(node)
-                for inner in node.regions:
-                    self.mark_all(inner)
+                self.mark(inner, looped or node.op == "loop")
 
     # --- what the scaffold computes ------------------------------------------------------------------------------
     def find_scaffold_slots(self) -> None:

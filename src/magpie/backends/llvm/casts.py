@@ -188,9 +188,20 @@ class Casts:
         op = "sitofp" if signed else "uitofp"
         if target.bits == 16 and int(source_elem[1:]) > 16:
             # through f64, which holds what still matters to a half, and one rounding from there
+            if source_elem == "i64" and target is bf16:
+                value = self._sticky(value)
             return self.float_to_float(c.op(f"{op} {s} {value} to {self.v('double')}"), f64, target)
         out = c.op(f"{op} {s} {value} to {self.v(element(target))}")
         return self.rounded(out, target) if target.bits == 16 else out
+
+    def _sticky(self, value: str) -> str:
+        """64-bit integers beyond 2**40 with the low 12 bits folded into one, so that f64 holds them exactly."""
+        c, i, vi = self.code, "i64", self.v("i64")
+        far = c.op(f"icmp ugt {vi} {c.op(f'add {vi} {value}, {self.lit(1 << 40, i)}')}, {self.lit(1 << 41, i)}")
+        some = c.op(f"icmp ne {vi} {c.op(f'and {vi} {value}, {self.lit(4095, i)}')}, {self.lit(0, i)}")
+        bit = self.select(some, i, self.lit(2048, i), self.lit(0, i))
+        folded = c.op(f"or {vi} {c.op(f'and {vi} {value}, {self.lit(-4096, i)}')}, {bit}")
+        return self.select(far, i, folded, value)
 
     def float_to_float(self, value: str, source: DType, target: DType) -> str:
         """f16, bf16, f32 and f64 among each other; halves are held as floats."""
