@@ -11,8 +11,9 @@ The rules (the language reference in docs/ARCHITECTURE.md states them for users)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from magpie.records import record
 
 if TYPE_CHECKING:  # numpy is heavy and `import magpie` must stay light
     import numpy
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class DType:
     """A scalar type. There is exactly one object per type, so ``is`` and ``==`` agree.
 
@@ -58,6 +59,9 @@ class DType:
     name: str
     kind: str
     bits: int
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return self.name
@@ -162,7 +166,7 @@ def by_name(name: str) -> DType:
     return _BY_NAME[name]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StructField:
     """One field of a value struct; ``offset`` in bytes from the start of the struct."""
 
@@ -171,7 +175,7 @@ class StructField:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StructType:
     """A value struct: named fields at fixed byte offsets, the layout of the NumPy structured dtype it came from."""
 

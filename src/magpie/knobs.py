@@ -7,16 +7,17 @@ value and what is allowed.  No other file reads the environment.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from magpie.errors import KnobError
+from magpie.records import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ class Knob(Generic[T]):
         return bool(os.environ.get(self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnobInfo:
     """What ``describe`` tells about a knob; ``value`` is its text in the environment now, None when unset."""
 
@@ -161,14 +162,32 @@ def parse_checks(raw: str) -> tuple[str, ...]:
     return tuple(check for check in SANITIZE_CHECKS if check in names)
 
 
+def _parse_folder(raw: str) -> Path:
+    from pathlib import Path
+
+    return Path(raw).expanduser()
+
+
 def _default_cache_dir() -> Path:
+    from pathlib import Path
+
+    return Path(_default_cache_folder())
+
+
+def cache_folder() -> str:
+    """`cache_dir` as text, for a launch that has no time to import pathlib (5 ms with what that imports)."""
+    raw = os.environ.get(cache_dir.name)
+    return os.path.expanduser(raw.strip()) if raw else _default_cache_folder()
+
+
+def _default_cache_folder() -> str:
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~"
     elif sys.platform == "darwin":
         base = "~/Library/Caches"
     else:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "magpie"
+    return os.path.join(os.path.expanduser(base), "magpie")
 
 
 backend: Knob[str | None] = _knob(
@@ -191,7 +210,7 @@ cache = _flag("MAGPIE_CACHE", True, "Keeps compiled kernels on disk between proc
 cache_dir: Knob[Path] = _knob(
     "MAGPIE_CACHE_DIR", _default_cache_dir, "magpie/ in the user's cache folder",
     "a folder; it is made when first needed",
-    lambda raw: Path(raw).expanduser(),
+    _parse_folder,
     "Where compiled kernels are kept between processes.",
 )  # fmt: skip
 
@@ -232,7 +251,7 @@ dump: Knob[tuple[str, ...]] = _knob(
 dump_dir: Knob[Path | None] = _knob(
     "MAGPIE_DUMP_DIR", lambda: None, "standard error",
     "a folder; it is made when first needed",
-    lambda raw: Path(raw).expanduser() if raw else None,
+    lambda raw: _parse_folder(raw) if raw else None,
     "Where MAGPIE_DUMP writes, one file a kernel and stage.",
 )  # fmt: skip
 
@@ -275,6 +294,8 @@ def describe() -> list[KnobInfo]:
 
 def unknown_variables() -> list[tuple[str, str | None]]:
     """``MAGPIE_*`` variables that no knob reads, each with the nearest knob's name: most often a spelling mistake."""
+    import difflib
+
     found = []
     for name in sorted(os.environ):
         if name.startswith("MAGPIE_") and name not in _KNOBS:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from magpie.diagnostics import Diagnostic
-from magpie.ir.layout import KernelLayout
-from magpie.ir.nodes import Kernel
+from magpie.records import record
+
+if TYPE_CHECKING:
+    from magpie.diagnostics import Diagnostic
+    from magpie.ir.layout import KernelLayout
+    from magpie.ir.nodes import Kernel
 
 __all__ = ["Artifact", "Backend", "Manifest", "Options"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Manifest:
     """What a target can do: capability names (as in the op table and `requires=`) and limits."""
 
@@ -28,7 +30,7 @@ class Manifest:
     alignment: int = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """What an artifact depends on besides the kernel. Part of every cache key, so plain values only."""
 
@@ -39,7 +41,6 @@ class Options:
     subgroup_size: int = 0  # 0 = the target's own
 
 
-@dataclass(slots=True)
 class Artifact:
     """A compiled kernel: `blob` (what the driver loads), readable `text`, and the layout to launch it by.
 
@@ -47,14 +48,30 @@ class Artifact:
     `info` is plain data of the backend's own (entry symbol, gang width, ...), stored with the blob.
     """
 
-    backend: str
-    kernel: str
-    blob: bytes
-    layout: KernelLayout
-    extension: str
-    text: str = ""
-    info: dict[str, Any] = field(default_factory=dict)
-    payload: Any = None
+    __slots__ = ("backend", "blob", "extension", "info", "kernel", "layout", "payload", "text")
+
+    def __init__(
+        self,
+        backend: str,
+        kernel: str,
+        blob: bytes,
+        layout: KernelLayout,
+        extension: str,
+        text: str = "",
+        info: dict[str, Any] | None = None,
+        payload: Any = None,
+    ) -> None:
+        self.backend = backend
+        self.kernel = kernel
+        self.blob = blob
+        self.layout = layout
+        self.extension = extension
+        self.text = text
+        self.info = {} if info is None else info
+        self.payload = payload
+
+    def __repr__(self) -> str:
+        return f"<artifact of kernel {self.kernel!r} for {self.backend}: {len(self.blob)} bytes>"
 
     def save(self, path: str) -> None:
         """Write `blob` to ``path``."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from magpie.diagnostics.loc import Loc
 from magpie.diagnostics.table import Severity, lookup
 from magpie.errors import MagpieError
+from magpie.records import record
 
 Note: TypeAlias = tuple[str, "Loc | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnostic:
     """A problem at a place in a user's source.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from magpie.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loc:
     """A span of source text.
 

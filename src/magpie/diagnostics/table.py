@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import enum
 import importlib
-import inspect
 import re
-from dataclasses import dataclass
+
+from magpie.records import record
 
 
 class Severity(enum.Enum):
@@ -35,7 +35,7 @@ _FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "e
 _CODE = re.compile(r"MPG_[A-Z]+_[0-9]{4}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Code:
     """One row of the table: a stable code, its default severity, a title and the text that ``explain`` shows."""
 
@@ -60,6 +60,8 @@ def define(code: str, severity: Severity, title: str, text: str) -> Code:
         raise ValueError(f"{code!r} is not of the form MPG_<FAMILY>_<NNNN>")
     if code in _rows:
         raise ValueError(f"{code} is defined twice")
+    import inspect
+
     row = _rows[code] = Code(code, severity, title, inspect.cleandoc(text))
     return row
 

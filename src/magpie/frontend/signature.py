@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from magpie.dtypes import DType, Type
+from magpie.records import record
 
 __all__ = ["Arg", "ArrayArg", "ConstArg", "ScalarArg", "WeakArg"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArrayArg:
     """An array of elements of ``type`` with ``rank`` dimensions (0 to 4)."""
 
@@ -18,14 +18,14 @@ class ArrayArg:
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarArg:
     """A value of a declared type: annotation, NumPy scalar or struct value."""
 
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WeakArg:
     """A Python scalar for a parameter without annotation: ``"int"``, ``"float"`` or ``"bool"``.
 
@@ -35,7 +35,7 @@ class WeakArg:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConstArg:
     """A compile-time value (`mp.constexpr` parameter): number, bool, str, dtype, tuple of these, or function."""
 

@@ -6,11 +6,13 @@ A driver packs arguments from the layout alone and never sees Kernel IR. A layou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, StructType, Type, by_name, index, leaf_name, leaves
-from magpie.ir.nodes import Buffer, HostExpr, Kernel
+from magpie.records import record
+
+if TYPE_CHECKING:  # a launch that finds its code in the cache needs layouts, and no IR
+    from magpie.ir.nodes import HostExpr, Kernel
 
 __all__ = [
     "WORD8",
@@ -26,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """A target's packing rule. Sizes in bytes; `scalar_align` 0 means natural alignment."""
 
@@ -41,7 +43,7 @@ class Rule:
 WORD8 = Rule("word8", scalar_align=8)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BufferField:
     """A buffer argument: pointer at `offset`, then `rank` extents and `rank` strides (in elements), index-sized."""
 
@@ -55,7 +57,7 @@ class BufferField:
     strides: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarField:
     """A by-value argument of `size` bytes at `offset`.
 
@@ -69,7 +71,7 @@ class ScalarField:
     leaves: tuple[tuple[str, str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SharedField:
     """A shared array; `extents` are ints or HostExprs that the host evaluates at launch."""
 
@@ -82,7 +84,7 @@ class SharedField:
         return any(not isinstance(n, int) for n in self.extents)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelLayout:
     """Everything a driver must know of a kernel to launch it."""
 
@@ -96,9 +98,7 @@ class KernelLayout:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` reads it back."""
-        from dataclasses import asdict
-
-        data = asdict(self)
+        data = _plain(self)
         for entry, param in zip(data["params"], self.params, strict=True):
             entry["kind"] = "buffer" if isinstance(param, BufferField) else "scalar"
         return data
@@ -132,6 +132,15 @@ def scalar_places(layout: KernelLayout) -> dict[str, tuple[str, int]]:
     return places
 
 
+def _plain(value: Any) -> Any:
+    """Records as dicts, all the way down."""
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, KernelLayout | BufferField | ScalarField | SharedField):
+        return {name: _plain(getattr(value, name)) for name in value.__match_args__}
+    return value
+
+
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
@@ -146,6 +155,8 @@ def _alignment(type_: Type) -> int:
 
 def compute_layout(kernel: Kernel, rule: Rule = WORD8) -> KernelLayout:
     """Lay the parameters out in declaration order under ``rule``."""
+    from magpie.ir.nodes import Buffer
+
     offset = 0
     params: list[BufferField | ScalarField] = []
     for p in kernel.params:
@@ -175,7 +186,7 @@ def compute_layout(kernel: Kernel, rule: Rule = WORD8) -> KernelLayout:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostEnv:
     """What a HostExpr may ask at launch."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType, Type
 from magpie.ir.ops import OPS, OpInfo
+from magpie.records import record
 
 __all__ = [
     "Array",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PtrType:
     """Type of a pointer value: `space` is ``shared``, ``local``, ``buffer`` or ``device``."""
 
@@ -242,7 +243,7 @@ class Function:
         self.loc = loc
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """What a launch checked, each worth speed. The empty facts are those of the general variant.
 

@@ -9,7 +9,8 @@ that are masked off.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from magpie.records import record
 
 __all__ = ["OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform"]
 
@@ -40,7 +41,7 @@ class Uniform(enum.Enum):
     SPECIAL = "special"  # slots, loads, calls: the uniformity pass knows
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpInfo:
     """One row: ``operands`` and ``result`` name rules that the verifier implements (see `magpie.ir.verify`).
 

@@ -10,6 +10,7 @@ from magpie.ir.builder import Builder
 from magpie.ir.nodes import Function, Kernel, Node, Region, Slot
 from magpie.passes.exits import has_return, returns_to_breaks
 from magpie.passes.rewrite import Rewriter
+from magpie.records import replaced
 
 __all__ = ["inline_calls"]
 
@@ -86,7 +87,7 @@ class _Inliner(Rewriter):
 
 
 def _through(loc: Loc, call: Loc) -> Loc:
-    return replace(loc, inlined_at=call if loc.inlined_at is None else _through(loc.inlined_at, call))
+    return replaced(loc, inlined_at=call if loc.inlined_at is None else _through(loc.inlined_at, call))
 
 
 def inline_calls(kernel: Kernel) -> Kernel:

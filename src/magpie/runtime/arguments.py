@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from magpie.dtypes import DType, StructType, Type
 from magpie.errors import LaunchTypeError, LaunchValueError
 from magpie.frontend.python.annotations import NO_DEFAULT, Parameter
 from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg, WeakArg
+from magpie.records import record
 from magpie.runtime.arrays import foreign_array, is_array_like
 from magpie.runtime.buffer import Buffer, freed_error, type_name
 from magpie.runtime.keys import FREED, MAX_RANK, SMALL, ArrayKey, array_key
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Signature", "bind", "numpy_key", "signature"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signature:
     """A checked argument list: `args` for the frontend, `keys` (None for what is no array), and the values themselves.
 

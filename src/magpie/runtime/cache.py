@@ -11,18 +11,22 @@ The oldest entries by last use (the file's mtime, touched on every hit) go when 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import struct
 import threading
 import warnings
 import zlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magpie import knobs
 from magpie.backends.base import Artifact
+from magpie.hashing import digest
 from magpie.ir.layout import KernelLayout
+
+if TYPE_CHECKING:  # pathlib is not imported for a lookup: that would take longer than all the rest
+    from pathlib import Path
 
 __all__ = ["Cache", "current", "plain_key"]
 
@@ -39,22 +43,21 @@ _WRITES_PER_SCAN = 64
 class Cache:
     """The entries of one folder. Safe from several threads and processes."""
 
-    def __init__(self, folder: Path, cap: int = CAP) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path, cap: int = CAP) -> None:
+        self.folder = os.fspath(folder)
         self.cap = cap
         self.hits = 0
         self.misses = 0
         self._writes = 0
         self._usable = True
 
-    def path(self, key: str) -> Path:
+    def path(self, key: str) -> str:
         """The file of an entry; 256 subfolders keep listings short."""
-        return self.folder / key[:2] / f"{key[2:]}.mpk1"
+        return os.path.join(self.folder, key[:2], key[2:] + ".mpk1")
 
     def load(self, key: str) -> Artifact | None:
         """The entry of a key, or None. A damaged one is reported once and removed."""
-        # String paths: pathlib costs more than the read.
-        path = os.path.join(self.folder, key[:2], key[2:] + ".mpk1")
+        path = self.path(key)
         try:
             with open(path, "rb", buffering=0) as file:
                 data = file.read()
@@ -88,22 +91,23 @@ class Cache:
         if artifact.payload is not None or not self._usable:
             return
         path = self.path(key)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        folder, name = os.path.split(path)
+        temporary = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}")
         try:
             data = _encode(artifact)
         except TypeError:  # the backend's info is no plain data
             return
         try:
-            if not path.parent.is_dir():
-                # Code is loaded from here: nobody else may write into it.
-                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                path.parent.mkdir(exist_ok=True, mode=0o700)
-            temporary.write_bytes(data)
+            # Code is loaded from here: nobody else may write into it.
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(data)
             os.replace(temporary, path)
         except OSError as error:
             self._usable = False
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                os.unlink(temporary)
             warnings.warn(
                 f"[MPG_ENV_1003] the cache {self.folder} cannot be written ({error.strerror or error}); kernels are "
                 "compiled anew in each process. Set MAGPIE_CACHE_DIR to a writable folder, or MAGPIE_CACHE=0",
@@ -115,19 +119,19 @@ class Cache:
         if self._writes % _WRITES_PER_SCAN == 1:
             self.evict()
 
-    def entries(self) -> list[tuple[float, int, Path]]:
+    def entries(self) -> list[tuple[float, int, str]]:
         """(last use, bytes, file) of every entry, oldest first; left-overs of killed writers count too."""
-        found: list[tuple[float, int, Path]] = []
+        found: list[tuple[float, int, str]] = []
         try:
             folders = [f for f in os.scandir(self.folder) if f.is_dir() and len(f.name) == 2]
             for folder in folders:
                 for entry in os.scandir(folder):
                     with contextlib.suppress(OSError):
                         status = entry.stat()
-                        found.append((status.st_mtime, status.st_size, Path(entry.path)))
+                        found.append((status.st_mtime, status.st_size, entry.path))
         except OSError:
             pass
-        found.sort(key=lambda item: (item[0], item[2].name))
+        found.sort(key=lambda item: (item[0], item[2]))
         return found
 
     def evict(self) -> int:
@@ -141,7 +145,7 @@ class Cache:
             if total <= self.cap * _KEEP:
                 break
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
                 removed += 1
             total -= size
         return removed
@@ -151,18 +155,34 @@ class Cache:
         removed = 0
         for _, _, path in self.entries():
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
                 removed += 1
         return removed
 
 
 def plain_key(*parts: str) -> str:
     """The key of something that is found by a few words: a hash of them and of the package's version."""
-    from hashlib import blake2b
-
     from magpie import __version__
 
-    return blake2b("\0".join((__version__, *parts)).encode(), digest_size=20).hexdigest()
+    return digest("\0".join((__version__, _build(), *parts)))
+
+
+@functools.cache
+def _build() -> str:
+    """For a development version, when its files were last changed: the same version then stands for many compilers."""
+    from magpie import __version__
+
+    if "dev" not in __version__:
+        return ""
+    stamps: list[str] = []
+    folders = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    while folders:
+        for entry in os.scandir(folders.pop()):
+            if entry.name.endswith(".py"):
+                stamps.append(f"{entry.name} {entry.stat().st_mtime_ns}")
+            elif entry.is_dir() and entry.name != "__pycache__":
+                folders.append(entry.path)
+    return digest("\n".join(sorted(stamps)))
 
 
 def _encode(artifact: Artifact) -> bytes:
@@ -195,14 +215,14 @@ def _decode(data: bytes) -> Artifact:
     return Artifact(header["backend"], header["kernel"], blob, layout, header["extension"], "", header["info"])
 
 
-_caches: dict[Path, Cache] = {}
+_caches: dict[str, Cache] = {}
 
 
 def current() -> Cache | None:
     """The cache that the environment asks for now (MAGPIE_CACHE, MAGPIE_CACHE_DIR), or None."""
     if not knobs.cache():
         return None
-    folder = knobs.cache_dir()
+    folder = knobs.cache_folder()
     found = _caches.get(folder)
     if found is None:
         found = _caches.setdefault(folder, Cache(folder))

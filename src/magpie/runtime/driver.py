@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magpie.errors import GpuError, GpuErrorKind
+from magpie.records import record
 
 if TYPE_CHECKING:
     from magpie.backends.base import Artifact, Manifest
@@ -46,7 +47,7 @@ class MemoryHint(enum.IntEnum):
     Cached = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeviceInfo:
     """What a driver tells about one of its devices. Sizes in bytes; `backends` can all run on this device."""
 
@@ -56,10 +57,10 @@ class DeviceInfo:
     subgroup_size: int
     memory_total: int
     backends: tuple[str, ...]
-    properties: dict[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Allocation:
     """Memory that a driver gave out: its address on the device, its size, and whatever keeps it alive."""
 
@@ -68,11 +69,11 @@ class Allocation:
     owner: Any = None
 
 
-@dataclass(slots=True)
 class MemoryStats:
     """What is allocated now: id of the allocation to bytes. A dict's own operations are atomic, even in a finalizer."""
 
-    live: dict[int, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.live: dict[int, int] = {}
 
     @property
     def buffers(self) -> int:
@@ -85,7 +86,7 @@ class MemoryStats:
         return sum(tuple(self.live.values()))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchShape:
     """Everything about a launch that is not an argument. `shared`: extents of each shared array of the layout."""
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from pathlib import Path
 
 __all__ = ["available_bytes", "total_bytes"]
 
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP = "/sys/fs/cgroup/"
 
 
 def total_bytes() -> int:
@@ -51,9 +50,14 @@ def _meminfo(name: str) -> int | None:
     return None
 
 
-def _read_number(path: Path) -> int | None:
+def _read(name: str) -> str:
+    with open(_CGROUP + name, encoding="ascii") as file:
+        return file.read()
+
+
+def _read_number(name: str) -> int | None:
     try:
-        text = path.read_text(encoding="ascii").strip()
+        text = _read(name).strip()
     except OSError:
         return None
     return int(text) if text.isdigit() else None
@@ -62,7 +66,7 @@ def _read_number(path: Path) -> int | None:
 def _cgroup_limit() -> int | None:
     """cgroup v2, then v1 (docs.kernel.org/admin-guide/cgroup-v2.html); "max" and huge numbers mean no limit."""
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        limit = _read_number(_CGROUP / name)
+        limit = _read_number(name)
         if limit is not None and limit < 1 << 60:
             return limit
     return None
@@ -76,12 +80,12 @@ def _cgroup_free() -> int | None:
         ("memory.current", "memory.stat", "inactive_file"),
         ("memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
     ):
-        used = _read_number(_CGROUP / used_name)
+        used = _read_number(used_name)
         if used is None:
             continue
         # Clean file pages count as used and are given back under pressure.
         try:
-            stat = dict(line.split() for line in (_CGROUP / stat_name).read_text(encoding="ascii").splitlines())
+            stat = dict(line.split() for line in _read(stat_name).splitlines())
             used -= int(stat.get(key, 0))
         except (OSError, ValueError):
             pass

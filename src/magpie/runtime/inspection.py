@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from magpie import knobs
@@ -17,8 +16,10 @@ from magpie.errors import GpuError, LaunchTypeError, LaunchValueError
 from magpie.frontend.python.annotations import NO_DEFAULT, Parameter
 from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg
 from magpie.language.declare import Array, ArrayAnnotation
+from magpie.records import record
 from magpie.runtime.arguments import bind, check_constant, describe_args, signature
-from magpie.runtime.specialise import Lowering, Variant, compile_artifact, facts_for
+from magpie.runtime.compiling import compile_artifact, with_facts
+from magpie.runtime.specialise import Lowering, Variant
 from magpie.runtime.types import struct_type
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["VariantInfo", "check_kernel", "compile_kernel", "inspect_kernel", "s
 _RANKS = (1, 2, 3, 4, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VariantInfo:
     """One compiled specialisation: for which arguments, under which facts, on what, and whether it came from disk."""
 
@@ -66,7 +67,7 @@ def compile_kernel(
         arch=arch, checked=knobs.checked() if wanted is None else wanted, gang=gang or (knobs.cpu_gang() or 0)
     )
     ir = _lowered(kernel, args, kwargs).kernel
-    return compile_artifact(replace(ir, facts=facts_for(ir, Variant(variant == "fast", False))), id_, options)
+    return compile_artifact(with_facts(ir, Variant(variant == "fast", False)), id_, options)
 
 
 def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict[str, Any], backend: str | None) -> str:
@@ -89,7 +90,7 @@ def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict
         if name in found.stages:
             ir = _lowered(kernel, args, kwargs).kernel
             options = Options(checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
-            return found.stages[name](replace(ir, facts=facts_for(ir, Variant(True, False))), options)
+            return found.stages[name](with_facts(ir, Variant(True, False)), options)
     raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
 
 

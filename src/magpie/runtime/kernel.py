@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magpie.frontend.python.annotations import Parameter
     from magpie.runtime.device import Device
     from magpie.runtime.inspection import VariantInfo
-    from magpie.runtime.launcher import Launcher, LaunchOptions
+    from magpie.runtime.launcher import Launcher
     from magpie.runtime.specialise import Specialiser
 
 __all__ = ["Kernel", "kernel"]
@@ -52,7 +52,7 @@ class Kernel:
         self.checked = checked
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
-        # Two tables, since 4 == 4.0 == True as keys: ints only in the first, types and all in the second.
+        # Two tables, since 4 == 4.0 == True as keys: ints and tuples of ints in the first, types and all in the second.
         self._by_ints: dict[tuple[Any, Any], Launcher] = {}
         self._bound: dict[Any, Launcher] = {}
 
@@ -63,11 +63,14 @@ class Kernel:
         grid counts workgroups and block work-items; both are an int or a tuple of up to 3 ints. Where the declaration
         fixes the workgroup size, `kernel[grid]` is enough.
         """
-        if type(shape) is tuple and len(shape) == 2 and type(shape[0]) is int and type(shape[1]) is int:
+        if type(shape) is tuple and len(shape) == 2 and _plain(shape[0]) and _plain(shape[1]):
             found = self._by_ints.get(shape)
-            if found is None:
-                found = self._keep(self._by_ints, shape, shape[0], shape[1], self._options())
-            return found
+            if found is not None:
+                return found
+            try:
+                return self._keep(self._by_ints, shape, shape[0], shape[1], ())
+            except MagpieError as error:
+                raise clean(error) from None
         items = shape if type(shape) is tuple else (shape,)
         if not 1 <= len(items) <= 4:
             raise LaunchTypeError(
@@ -76,7 +79,10 @@ class Kernel:
                 diagnostic="MPG_LAUNCH_1006",
             )
         grid, block, stream, shared_bytes = (*items, None, None, None)[:4]
-        return self._launcher(grid, block, self._options(stream=stream, shared_bytes=shared_bytes))
+        try:
+            return self._launcher(grid, block, (None, stream, shared_bytes, None, None, None))
+        except MagpieError as error:
+            raise clean(error) from None
 
     def launch(
         self,
@@ -99,10 +105,11 @@ class Kernel:
         work-items that the cpu runs as lanes (4 to 64). `checked` compiles bounds, assert and division checks in.
         Raises LaunchTypeError, LaunchValueError or GpuError before anything runs, and CompileError.
         """
-        options = self._options(
-            device=device, stream=stream, shared_bytes=shared_bytes, gang=gang, checked=checked, backend=backend
-        )
-        self._launcher(grid, block, options)(*args, **(kwargs or {}))
+        try:
+            launcher = self._launcher(grid, block, (device, stream, shared_bytes, gang, checked, backend))
+            launcher(*args, **(kwargs or {}))
+        except MagpieError as error:
+            raise clean(error) from None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """A kernel is launched over a grid, never called: this raises LaunchTypeError."""
@@ -112,14 +119,8 @@ class Kernel:
             help=f"write {self.__name__}[grid, block](...), for example {self.__name__}[mp.cdiv(n, 256), 256](...)",
         )
 
-    def _options(self, **named: Any) -> LaunchOptions:
-        from magpie.runtime.launcher import LaunchOptions
-
-        if named.get("checked") is None:
-            named["checked"] = self.checked
-        return LaunchOptions(**named)
-
-    def _launcher(self, grid: Any, block: Any, options: LaunchOptions) -> Launcher:
+    def _launcher(self, grid: Any, block: Any, options: tuple[Any, ...]) -> Launcher:
+        """The launcher of a shape and of `LaunchOptions` in their order; kept where the parts can be a key."""
         shape = (_with_types(grid), _with_types(block), options)
         try:
             found = self._bound.get(shape)
@@ -127,20 +128,17 @@ class Kernel:
             return self._make(grid, block, options)
         return self._keep(self._bound, shape, grid, block, options) if found is None else found
 
-    def _keep(self, table: dict[Any, Launcher], key: Any, grid: Any, block: Any, options: LaunchOptions) -> Launcher:
+    def _keep(self, table: dict[Any, Launcher], key: Any, grid: Any, block: Any, options: tuple[Any, ...]) -> Launcher:
         made = self._make(grid, block, options)
         if len(table) >= _BOUND:
             table.clear()
         table[key] = made
         return made
 
-    def _make(self, grid: Any, block: Any, options: LaunchOptions) -> Launcher:
-        from magpie.runtime.launcher import Launcher
+    def _make(self, grid: Any, block: Any, options: tuple[Any, ...]) -> Launcher:
+        from magpie.runtime.launcher import Launcher, LaunchOptions
 
-        try:
-            return Launcher(self, grid, block, options)
-        except MagpieError as error:
-            raise clean(error) from None
+        return Launcher(self, grid, block, LaunchOptions(*options))
 
     # --- compiling ---------------------------------------------------------------------------------------------------
     def compile(
@@ -236,6 +234,14 @@ class Kernel:
         return f"<kernel {self.__qualname__}{size}>"
 
     __qualname__: str
+
+
+_INT = frozenset({int})
+
+
+def _plain(value: Any) -> bool:
+    """An int, or a tuple of ints and nothing that only equals one."""
+    return type(value) is int or (type(value) is tuple and _INT.issuperset(map(type, value)))
 
 
 def _with_types(value: Any) -> Any:

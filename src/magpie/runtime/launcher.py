@@ -7,7 +7,6 @@ check everything, choose the device, choose the variant, compile what is not com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from magpie import knobs
@@ -17,6 +16,7 @@ from magpie.dtypes import Type, by_name
 from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, MagpieError, clean
 from magpie.frontend.signature import ScalarArg
 from magpie.ir.layout import BufferField, HostEnv, KernelLayout, evaluate
+from magpie.records import record
 from magpie.runtime import fastpath
 from magpie.runtime.arguments import Signature, bind, signature
 from magpie.runtime.device import Device
@@ -37,7 +37,7 @@ __all__ = ["LaunchOptions", "Launcher"]
 _PLANS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchOptions:
     """What a launch names besides grid and block. None: left to Magpie."""
 
@@ -167,8 +167,9 @@ class Launcher:
         self._launch(args, {})
 
     def _specialise(self, found: Signature, variant: Variant, device: Device) -> Specialisation:
+        checked = self.kernel.checked if self.options.checked is None else self.options.checked
         options = Options(
-            checked=knobs.checked() if self.options.checked is None else self.options.checked,
+            checked=knobs.checked() if checked is None else checked,
             gang=self.options.gang or knobs.cpu_gang() or 0,
         )
         return self.kernel._specialiser().get(found.args, variant, device, options)

@@ -1,40 +1,42 @@
 """From a kernel and what it is specialised on to code that is ready to run.
 
-    arguments -> lower (frontend) -> facts -> printed IR -> disk cache, or validate + layout + emit -> load
+    arguments -> source key -> disk cache
+              -> lower (frontend) -> facts -> printed IR -> IR key -> disk cache, or validate + layout + emit -> load
 
 Each step is done once per key, under a lock of that key, so that many threads may ask at once and one compiles. The
-cache key is a hash of everything that the artifact depends on: the printed IR with its facts, the target and its
-options, the package's version, and what the backend says of the machine.
+IR key is a hash of everything that the artifact depends on: the printed IR with its facts, the target and its options,
+the package's version, and what the backend says of the machine. The source key (`fingerprint`) finds the same artifact
+without lowering; an artifact that can report source positions, and a kernel with warnings, have none.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from magpie import knobs
 from magpie.backends.base import Artifact, Options
 from magpie.backends.registry import backend as find_backend
-from magpie.diagnostics.diagnostic import CompileError, CompileWarning, Diagnostic
 from magpie.errors import GpuError, GpuErrorKind
 from magpie.frontend.signature import Arg, ConstArg
-from magpie.ir.nodes import Facts, Kernel, walk
+from magpie.records import record
 from magpie.runtime import cache
 from magpie.runtime.arguments import constant_key
-from magpie.runtime.driver import Dims, Loaded
+from magpie.runtime.fingerprint import args_text, fingerprint
 
 if TYPE_CHECKING:
+    from magpie.diagnostics.diagnostic import Diagnostic
+    from magpie.ir.nodes import Kernel
     from magpie.runtime.device import Device
+    from magpie.runtime.driver import Dims, Loaded
 
-__all__ = ["Specialisation", "Specialiser", "Variant", "compile_artifact", "facts_for"]
+__all__ = ["GENERAL", "Lowering", "Specialisation", "Specialiser", "Variant"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Variant:
     """Which facts a specialisation assumes (RULES 27): all that a launch checks, or none.
 
@@ -55,7 +57,7 @@ class Variant:
 GENERAL = Variant(False, False)
 
 
-@dataclass(slots=True)
+@record
 class Specialisation:
     """Compiled code for one signature, variant, device and set of options."""
 
@@ -69,33 +71,46 @@ class Specialisation:
     from_cache: bool
 
 
-@dataclass(slots=True)
 class Lowering:
     """A kernel's IR for one signature. `changed`: is a captured value another now? None where none was captured."""
 
-    kernel: Kernel
-    diagnostics: Sequence[Diagnostic]
-    changed: Callable[[], bool] | None
-    number: int
-    shown: bool = False
+    __slots__ = ("changed", "diagnostics", "kernel", "shown")
+
+    def __init__(self, kernel: Kernel, diagnostics: Sequence[Diagnostic], changed: Callable[[], bool] | None) -> None:
+        self.kernel = kernel
+        self.diagnostics = diagnostics
+        self.changed = changed
+        self.shown = False
 
 
-@dataclass(slots=True)
-class _Locks:
-    """One lock per key; a key's lock stays, since keys are few."""
+class _State:
+    """What the kernel's captures are now: an identity for keys, how to see a change, and the source key's text."""
 
-    guard: threading.Lock = field(default_factory=threading.Lock)
-    locks: dict[Any, threading.RLock] = field(default_factory=dict)
+    __slots__ = ("changed", "identity", "source")
 
-    def __call__(self, key: Any) -> threading.RLock:
-        with self.guard:
-            found = self.locks.get(key)
-            if found is None:
-                found = self.locks[key] = threading.RLock()
-            return found
+    def __init__(self, changed: Callable[[], bool] | None, source: str | None) -> None:
+        self.changed = changed
+        self.source = source
+        # By source where there is one: a captured value that comes back finds its code again.
+        self.identity: Any = next(_numbers) if source is None else source
 
 
 _numbers = itertools.count()
+
+
+class _Locks:
+    """One lock per key; a key's lock stays, since keys are few."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[Any, threading.RLock] = {}
+
+    def __call__(self, key: Any) -> threading.RLock:
+        with self._guard:
+            found = self._locks.get(key)
+            if found is None:
+                found = self._locks[key] = threading.RLock()
+            return found
 
 
 class Specialiser:
@@ -107,6 +122,7 @@ class Specialiser:
         self.fastmath = fastmath
         self.requires = requires
         self._lowered: dict[Any, Lowering] = {}
+        self._states: dict[Any, _State] = {}
         self._compiled: dict[Any, Specialisation] = {}
         self._locks = _Locks()
 
@@ -115,6 +131,7 @@ class Specialiser:
         """What was compiled so far, in order."""
         return list(self._compiled.values())
 
+    # --- Kernel IR ---------------------------------------------------------------------------------------------------
     def lower(self, args: tuple[Arg, ...], *, warn: bool = True) -> Lowering:
         """The kernel's IR for these arguments, without facts, made anew when a captured value has changed.
 
@@ -129,6 +146,8 @@ class Specialiser:
                     found = self._lowered[key] = self._lower(args)
         if warn and not found.shown:
             found.shown = True
+            from magpie.runtime.compiling import show_warning
+
             for diagnostic in found.diagnostics:
                 show_warning(diagnostic)
         return found
@@ -138,6 +157,8 @@ class Specialiser:
         return None if found is None or (found.changed is not None and found.changed()) else found
 
     def _lower(self, args: tuple[Arg, ...]) -> Lowering:
+        from dataclasses import replace
+
         from magpie.frontend.python import lower
 
         made = lower(self.fn, args, workgroup=self.workgroup, fastmath=self.fastmath)
@@ -145,99 +166,113 @@ class Specialiser:
         if self.requires:
             kernel = replace(kernel, requires=kernel.requires | self.requires)
         captured = made.dependencies.captured()
-        return Lowering(kernel, made.warnings, captured.changed if len(captured) else None, next(_numbers))
+        return Lowering(kernel, made.warnings, captured.changed if len(captured) else None)
 
+    # --- code --------------------------------------------------------------------------------------------------------
     def get(self, args: tuple[Arg, ...], variant: Variant, device: Device, options: Options) -> Specialisation:
         """The specialisation, compiled when it is first needed. Raises CompileError or GpuError."""
-        lowering = self.lower(args)
-        key = (args_key(args), lowering.number, variant, device.backend, device.index, options)
+        arguments = args_key(args)
+        state = self._state(arguments, args)
+        key = (arguments, state.identity, variant, device.backend, device.index, options)
         found = self._compiled.get(key)
         if found is None:
             with self._locks(key):
                 found = self._compiled.get(key)
                 if found is None:
-                    found = self._compile(args, lowering, variant, device, options)
+                    found = self._compile(args, state, variant, device, options)
                     self._compiled[key] = found
         return found
 
+    def _state(self, key: Any, args: tuple[Arg, ...]) -> _State:
+        found = self._states.get(key)
+        if found is not None and (found.changed is None or not found.changed()):
+            return found
+        with self._locks(("state", key)):
+            found = self._states.get(key)
+            if found is None or (found.changed is not None and found.changed()):
+                found = self._states[key] = self._make_state(args)
+        return found
+
+    def _make_state(self, args: tuple[Arg, ...]) -> _State:
+        print_ = fingerprint(self.fn)
+        text = args_text(args)
+        if print_ is None:
+            return _State(self.lower(args).changed, None)
+        changed = print_.dependencies.changed if len(print_.dependencies) else None
+        if text is None:
+            return _State(changed, None)
+        declared = f"{self.workgroup} {self.fastmath} {sorted(self.requires)}"
+        return _State(changed, "\0".join((declared, text, print_.text)))
+
     def _compile(
-        self, args: tuple[Arg, ...], lowering: Lowering, variant: Variant, device: Device, options: Options
+        self, args: tuple[Arg, ...], state: _State, variant: Variant, device: Device, options: Options
     ) -> Specialisation:
-        kernel = replace(lowering.kernel, facts=facts_for(lowering.kernel, variant))
-        store = cache.current()
+        store = None if knobs.dump() else cache.current()
+        source_key = ""
         backend = find_backend(device.backend)
-        key = ""
-        if store is not None:
-            key = cache_key(kernel, device.backend, options, backend.cache_key(options))
-            artifact = None if knobs.dump() else store.load(key)
-            if artifact is not None and artifact.backend == device.backend:
-                try:
-                    loaded = device.driver.load(device.index, artifact, checked=options.checked)
-                    return Specialisation(args, variant, device, options, artifact, loaded, lowering.changed, True)
-                except GpuError as error:
-                    if error.kind is not GpuErrorKind.InvalidKernel:
-                        raise
-                    store.discard(key)  # whole, and yet not what this version loads: compile it again
+        if store is None:
+            return self._emit(args, state, variant, device, options)
+        machine = backend.cache_key(options)
+        if state.source is not None:
+            source_key = cache.plain_key("source", state.source, variant.name, device.backend, repr(options), machine)
+            found = self._from_disk(store, source_key, args, state, variant, device, options)
+            if found is not None:
+                return found
+        _expect_compile(device.backend)
+        from magpie.runtime.compiling import ir_key, reports_places, with_facts
+
+        lowering = self.lower(args)
+        kernel = with_facts(lowering.kernel, variant)
+        key = ir_key(kernel, device.backend, options, machine)
+        found = self._from_disk(store, key, args, state, variant, device, options)
+        if found is None:
+            found = self._emit(args, state, variant, device, options)
+            store.store(key, found.artifact)
+        if source_key and not lowering.diagnostics and not reports_places(kernel, options):
+            store.store(source_key, found.artifact)
+        return found
+
+    def _from_disk(
+        self,
+        store: cache.Cache,
+        key: str,
+        args: tuple[Arg, ...],
+        state: _State,
+        variant: Variant,
+        device: Device,
+        options: Options,
+    ) -> Specialisation | None:
+        artifact = store.load(key)
+        if artifact is None or artifact.backend != device.backend:
+            return None
+        try:
+            loaded = device.driver.load(device.index, artifact, checked=options.checked)
+        except GpuError as error:
+            if error.kind is not GpuErrorKind.InvalidKernel:
+                raise
+            store.discard(key)  # whole, and yet not what this version loads: compile it again
+            return None
+        return Specialisation(args, variant, device, options, artifact, loaded, state.changed, True)
+
+    def _emit(
+        self, args: tuple[Arg, ...], state: _State, variant: Variant, device: Device, options: Options
+    ) -> Specialisation:
+        from magpie.runtime.compiling import compile_artifact, with_facts
+
+        _expect_compile(device.backend)
+        kernel = with_facts(self.lower(args).kernel, variant)
         artifact = compile_artifact(kernel, device.backend, options)
         loaded = device.driver.load(device.index, artifact, checked=options.checked)
-        if store is not None:
-            store.store(key, artifact)
-        return Specialisation(args, variant, device, options, artifact, loaded, lowering.changed, False)
+        return Specialisation(args, variant, device, options, artifact, loaded, state.changed, False)
+
+
+def _expect_compile(backend_id: str) -> None:
+    """Something will be compiled: let the backend begin to load its compiler while the frontend works."""
+    prepare = getattr(find_backend(backend_id), "expect_compile", None)
+    if prepare is not None:
+        prepare()
 
 
 def args_key(args: tuple[Arg, ...]) -> Any:
     """A key that tells constants of different types apart, which compare equal in Python (1, 1.0, True)."""
     return tuple(constant_key(a.value) if isinstance(a, ConstArg) else a for a in args)
-
-
-def facts_for(kernel: Kernel, variant: Variant) -> Facts:
-    """The facts that a variant promises for this kernel's buffers."""
-    if not variant.fast:
-        return Facts()
-    names = frozenset(b.name for b in kernel.buffers)
-    return Facts(contiguous=names, aligned=names if variant.aligned else frozenset(), noalias=True, small=True)
-
-
-def cache_key(kernel: Kernel, backend_id: str, options: Options, machine: str) -> str:
-    """The hash of all that an artifact depends on, as hexadecimal text."""
-    from magpie.ir.printer import print_kernel
-
-    # Places stand in an artifact only where something can be reported from it; without them an entry stays good when
-    # the file is edited elsewhere, or moved.
-    places = options.checked or any(node.op in _REPORTING for body in kernel.bodies() for node in walk(body))
-    text = print_kernel(kernel, locations=places)
-    if places and kernel.loc is not None:
-        text += kernel.loc.file
-    return cache.plain_key(backend_id, repr(options), machine, _facts_text(kernel.facts), text)
-
-
-_REPORTING = frozenset({"assert", "print", "trap"})
-
-
-def _facts_text(facts: Facts) -> str:
-    return f"{sorted(facts.contiguous)} {sorted(facts.aligned)} {facts.noalias} {facts.small}"
-
-
-def show_warning(diagnostic: Diagnostic) -> None:
-    """Warn at the kernel's own line. Without a registry no earlier warning from there hides this one."""
-    loc = diagnostic.loc
-    file, line = ("<kernel>", 0) if loc is None else (loc.file, loc.line)
-    warnings.warn_explicit(CompileWarning(diagnostic), None, file, line)
-
-
-def compile_artifact(kernel: Kernel, backend_id: str, options: Options) -> Artifact:
-    """Compile without any cache. Raises CompileError; warnings go through `warnings.warn`."""
-    backend = find_backend(backend_id)
-    found = backend.validate(kernel)
-    for diagnostic in found:
-        if not diagnostic.is_error:
-            show_warning(diagnostic)
-    errors = [d for d in found if d.is_error]
-    if errors:
-        raise CompileError(errors)
-    stages = knobs.dump()
-    if stages:
-        from magpie.runtime.dump import dump_stages
-
-        dump_stages(kernel, backend, options, stages)
-    return backend.emit(kernel, backend.layout(kernel), options)

@@ -13,8 +13,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from magpie.records import record
 
 __all__ = ["LinkError", "LinkedImage", "defined_elf", "is_elf_x86_64", "link_elf", "undefined_elf"]
 
@@ -50,7 +51,7 @@ class Import(NamedTuple):
     addend: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinkedImage:
     """Code and data of one object, linked for any address.
 

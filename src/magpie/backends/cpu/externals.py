@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import sys
 from collections.abc import Iterable
@@ -15,7 +14,11 @@ __all__ = ["addresses"]
 def _library() -> ctypes.CDLL:
     if sys.platform == "win32":
         return ctypes.CDLL("ucrtbase")
-    return ctypes.CDLL(ctypes.util.find_library("m") if sys.platform != "linux" else "libm.so.6")
+    if sys.platform == "linux":
+        return ctypes.CDLL("libm.so.6")
+    from ctypes.util import find_library  # imports half of the standard library
+
+    return ctypes.CDLL(find_library("m"))
 
 
 def addresses(names: Iterable[str]) -> dict[str, int]:

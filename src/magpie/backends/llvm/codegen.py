@@ -8,15 +8,16 @@ that finds all of its kernels in the disk cache never pays. What such a process 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import os
 import platform
 import re
 import sys
 import threading
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from magpie.hashing import digest
+from magpie.records import record
 
 __all__ = [
     "CodegenError",
@@ -82,7 +83,7 @@ class CodegenError(Exception):
         self.source = source
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostTarget:
     """What to generate code for. Hashable; two equal targets give the same object bytes.
 
@@ -190,7 +191,7 @@ def host_fingerprint() -> str:
         parts += [line for line in entry.splitlines() if line.startswith(stable)]
     except OSError:
         parts += [platform.processor(), platform.version()]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+    return digest("\n".join(parts), 12)
 
 
 def function_attributes(target: HostTarget) -> str:

@@ -7,19 +7,22 @@ less than a microsecond for a few names, whether one is different now, so that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import FunctionType
+from typing import TYPE_CHECKING
 
-from magpie.diagnostics.diagnostic import Diagnostic
 from magpie.frontend.python.annotations import NO_DEFAULT, Parameter, signature_of
 from magpie.frontend.python.dependencies import Dependencies
-from magpie.frontend.signature import Arg
-from magpie.ir.nodes import Kernel
+from magpie.records import record
+
+if TYPE_CHECKING:
+    from magpie.diagnostics.diagnostic import Diagnostic
+    from magpie.frontend.signature import Arg
+    from magpie.ir.nodes import Kernel
 
 __all__ = ["NO_DEFAULT", "Dependencies", "Lowered", "Parameter", "lower", "signature_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """A kernel, the warnings about it, and what it captured."""
 

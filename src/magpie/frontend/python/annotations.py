@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -11,13 +10,14 @@ from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, Type
 from magpie.language.declare import Array, ArrayAnnotation, struct_type
 from magpie.language.special import constexpr
+from magpie.records import record
 
 __all__ = ["NO_DEFAULT", "Parameter", "namespace", "read_annotation", "signature_of"]
 
 NO_DEFAULT: Any = type("_NoDefault", (), {"__repr__": lambda self: "<no default>"})()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """One parameter. ``kind`` is ``array``, ``scalar`` (also structs), ``constexpr`` or ``any`` (as the argument is).
 
@@ -81,7 +81,7 @@ def signature_of(fn: FunctionType) -> tuple[Parameter, ...]:
         rank: int | None = None
         if name in annotations:
             annotation = annotations[name]
-            if isinstance(annotation, str):
+            while isinstance(annotation, str):  # twice where a quoted one meets `from __future__ import annotations`
                 try:
                     annotation = eval(annotation, fn.__globals__, namespace(fn))
                 except Exception as error:
