@@ -456,6 +456,32 @@ def test_a_loop_that_waits_for_nobody_is_reported():
     assert not program([x], body).run((2,), (4,), [np.ones(1, np.int32)]).reports
 
 
+def test_a_waiting_loop_that_counts_is_reported_too():
+    x, y = arrays((i32, i32))
+
+    def body(b):
+        n = Slot("n", i32)
+        _, inner, _ = b.loop()
+        with b.into(inner):
+            b.emit("break_if", b.emit("ne", b.load(x, b.i(0)), b.const(0, i32)))
+            b.set(n, b.emit("add", b.get(n), b.const(1, i32)))
+        b.store(y, (b.gid(),), b.get(n))
+
+    c = np.zeros(4, np.int32)
+    assert [r.kind for r in program([x, y], body).run((1,), (4,), [c, c]).reports] == ["livelock"]
+
+    def ends(b):
+        n = Slot("n", i32)
+        _, inner, _ = b.loop()
+        with b.into(inner):
+            b.emit("break_if", b.emit("gt", b.get(n), b.const(100_000, i32)))
+            b.set(n, b.emit("add", b.get(n), b.const(1, i32)))
+        b.store(y, (b.gid(),), b.get(n))
+
+    assert not program([x, y], ends).run((1,), (4,), [c, c]).reports
+    assert c.tolist() == [100_001] * 4
+
+
 def test_workgroups_may_wait_for_lower_ones():
     flag, y = arrays((i32, i32))
 

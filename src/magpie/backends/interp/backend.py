@@ -41,11 +41,11 @@ class InterpBackend(Backend):
     )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
-        """Barriers that not all work-items can reach; the interpreter itself runs all shapes of control flow."""
+        """Errors of control flow that no target can run; the interpreter itself runs all shapes."""
         from magpie.passes import prepare
-        from magpie.passes.uniformity import check_barriers
+        from magpie.passes.check import check
 
-        return check_barriers(prepare(kernel))
+        return check(prepare(kernel))
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         """Arguments in words of 8 bytes, as on the cpu."""

@@ -18,7 +18,7 @@ from magpie.backends.interp.debug import compile_assert, compile_print, compile_
 from magpie.backends.interp.guards import guard_of, loop_arithmetic
 from magpie.backends.interp.numerics import implementation, scalar
 from magpie.backends.interp.numerics.lanes import select
-from magpie.backends.interp.progress import Progress
+from magpie.backends.interp.progress import Progress, steering_slots
 from magpie.backends.interp.registers import Registers
 from magpie.backends.interp.subgroups import rows_of
 from magpie.dtypes import DType
@@ -310,8 +310,7 @@ class _Compiler:
         self.continued.pop()
         step = self.region(step_region) if step_region else None
         returned = self.returned if any(n.op == "return" for n in walk(body_region)) else 0
-        slots = {n.attrs["slot"] for x in node.regions for n in walk(x) if n.op == "slot_set"}
-        progress = Progress(node, [self.slot(s) for s in slots], self.access.written(node))
+        progress = Progress(node, [self.slot(s) for s in steering_slots(node)], self.access.written(node))
         watched = any(n.op in ("barrier", "grid_sync") for n in walk(body_region))
 
         def loop(r: Frame, m: Mask) -> Mask:

@@ -146,10 +146,15 @@ _RELEASES = frozenset({"release", "acq_rel", "seq_cst"})
 
 
 class Handoffs:
-    """Fences and atomics of a launch whose workgroups run one after the other."""
+    """Fences and atomics of a launch whose workgroups run one after the other.
 
-    def __init__(self, group_size: int, packing: Packing) -> None:
-        self.size = group_size
+    ``lanes`` are those of a chunk: of one workgroup, or of all of them where a kernel waits for the whole grid. Then a
+    workgroup barrier tells nobody anything new, which may report a race too many, never one too few.
+    """
+
+    def __init__(self, lanes: int, spread: bool, packing: Packing) -> None:
+        self.size = lanes
+        self.spread = spread
         self.packing = packing
         self.logs: dict[tuple[int, int], _Log] = {}
         self.begin()
@@ -175,8 +180,10 @@ class Handoffs:
             if order in _RELEASES:
                 self.released[lane] = _Release(tick, epoch, self.known[lane], wide)
 
-    def barrier(self, epoch: int) -> None:
+    def barrier(self, epoch: int, whole: bool) -> None:
         """All lanes of the workgroup learn what any of them knew, or had read and not yet fenced."""
+        if self.spread and not whole:
+            return
         for table in (self.known, self.pending):
             first = table[0]
             if any(k is not first for k in table):
@@ -184,6 +191,8 @@ class Handoffs:
                 for k in {id(k): k for k in table}.values():
                     joined = _join(joined, k)
                 table[:] = [joined] * self.size
+        if self.spread:
+            return
         self.passed_on = [(lane, r) for lane, r in enumerate(self.released) if r is not None]
         self.passed_at = epoch
 

@@ -11,12 +11,35 @@ from typing import Any
 import numpy as np
 
 from magpie.backends.interp.context import Mask, StopLaunch
-from magpie.ir.nodes import Node
+from magpie.ir.nodes import Node, Slot, walk
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "steering_slots"]
 
 Frame = list[Any]
 _LIMIT = 1 << 26  # bytes of memory worth copying
+
+
+def steering_slots(loop: Node) -> list[Slot]:
+    """The slots set in a loop that its control flow or its effects depend on; one that only counts trips is not."""
+    inside = [n for region in loop.regions for n in walk(region)]
+    setters: dict[Slot, list[Node]] = {}
+    for node in inside:
+        if node.op == "slot_set":
+            setters.setdefault(node.attrs["slot"], []).append(node)
+    pending = [a for n in inside if not n.info.pure and n.op not in ("slot_set", "slot_get", "load") for a in n.args]
+    seen: set[Node] = set()
+    found: dict[Slot, None] = {}
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        pending += node.args
+        slot = node.attrs.get("slot") if node.op == "slot_get" else None
+        if slot is not None and slot in setters and slot not in found:
+            found[slot] = None
+            pending += [a for setter in setters[slot] for a in setter.args]
+    return list(found)
 
 
 class Progress:

@@ -73,7 +73,9 @@ class Sanitizer:
         ordering = {"acquire", "release", "acq_rel", "seq_cst"}
         self.handoffs: Handoffs | None = None
         if self.races and any(n.op == "fence" or n.attrs.get("order") in ordering for n in nodes):
-            self.handoffs = Handoffs(launch.group_size, self.packing)
+            spread = any(n.op == "grid_sync" for n in nodes)
+            lanes = launch.group_size * (launch.groups if spread else 1)
+            self.handoffs = Handoffs(lanes, spread, self.packing)
         self.has_clocks = self.races and any(n.op == "subgroup_barrier" for n in nodes)
         self.clocks: SubgroupClocks | None = None
         self.stores = {n.attrs["array"] for n in nodes if n.op in ("store", "atomic_rmw", "atomic_cas", "atomic_store")}
@@ -121,7 +123,7 @@ class Sanitizer:
         if whole:
             self.whole_epoch = now
         if self.handoffs is not None:
-            self.handoffs.barrier(self._epoch_tick())
+            self.handoffs.barrier(self._epoch_tick(), whole)
 
     def subgroup_barrier(self, chunk: Chunk, m: Mask) -> None:
         """The active work-items of each subgroup have arrived."""
