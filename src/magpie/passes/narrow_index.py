@@ -1,4 +1,4 @@
-"""Value ranges of integers, so that 64-bit index arithmetic can be done in 32 bits where that is proven right (RULES 1).
+"""Value ranges of integers: 64-bit index arithmetic is done in 32 bits where that is proven right (RULES 1).
 
 `ranges(kernel)` gives for every integer node an interval that holds its value in every work-item; `fits32` asks whether
 a value and everything it is made of in one step stay inside 32 bits. Slots get the interval of all their sets, widened
@@ -173,6 +173,18 @@ class _Walk:
 
 
 _LEAVES = frozenset(
-    "thread_id workgroup_id workgroup_size num_workgroups global_id linear_local_id subgroup_size subgroup_lane"
-    " subgroup_id subgroup_count extent stride".split()
+    [
+        "thread_id",
+        "workgroup_id",
+        "workgroup_size",
+        "num_workgroups",
+        "global_id",
+        "linear_local_id",
+        "subgroup_size",
+        "subgroup_lane",
+        "subgroup_id",
+        "subgroup_count",
+        "extent",
+        "stride",
+    ]
 )

@@ -37,7 +37,10 @@ class AtomicsMixin(MemoryMixin):
             total = self.fold_lanes(kind, value, t)
             if self.is_shared(node):
                 old = c.op(f"load {elem}, ptr {a.base}, align {t.itemsize}{a.suffix}")
-                c.do(f"store {elem} {c.op(f'{_NATIVE[kind]} {elem} {old}, {total}')}, ptr {a.base}, align {t.itemsize}{a.suffix}")
+                new = c.op(f"{_NATIVE[kind]} {elem} {old}, {total}")
+                c.do(
+                    f"store {elem} {new}, ptr {a.base}, align {t.itemsize}{a.suffix}"
+                )
             else:
                 c.do(f"{self.rmw_text(kind, t, a.base, total)}")
             return self.old_values("", elem, t)
@@ -55,7 +58,9 @@ class AtomicsMixin(MemoryMixin):
 
     def old_values(self, memory: str, elem: str, t: DType) -> Value:
         if not memory:
-            return self.bools(Mask(wide="zeroinitializer")) if t.is_bool else self.vec("zeroinitializer", self.register(t))
+            return (
+                self.bools(Mask(wide="zeroinitializer")) if t.is_bool else self.vec("zeroinitializer", self.register(t))
+            )
         raw = self.c.op(f"load <{self.w} x {elem}>, ptr {memory}, align 64")
         return self.vec(self.vector.from_memory(raw, t), self.register(t))
 
@@ -110,7 +115,9 @@ class AtomicsMixin(MemoryMixin):
         old = seen if elem == integer else c.op(f"bitcast {integer} {seen} to {elem}")
         new = self.combined(kind, t, old, x)
         bits = new if elem == integer else c.op(f"bitcast {elem} {new} to {integer}")
-        pair = c.op(f"cmpxchg weak ptr {pointer}, {integer} {seen}, {integer} {bits} monotonic monotonic, align {t.itemsize}")
+        pair = c.op(
+            f"cmpxchg weak ptr {pointer}, {integer} {seen}, {integer} {bits} monotonic monotonic, align {t.itemsize}"
+        )
         c.do(f"{found} = extractvalue {{ {integer}, i1 }} {pair}, 0")
         ok = c.op(f"extractvalue {{ {integer}, i1 }} {pair}, 1")
         header.lines[0] = header.lines[0].replace("%LATCH", f"%{c.at_block.label}")
@@ -146,7 +153,10 @@ class AtomicsMixin(MemoryMixin):
         if self.is_shared(node):
             old = c.op(f"load {integer}, ptr {pointer}, align {t.itemsize}{a.suffix}")
             same = c.op(f"icmp eq {integer} {old}, {e}")
-            c.do(f"store {integer} {self.scalar.select(same, integer, d, old)}, ptr {pointer}, align {t.itemsize}{a.suffix}")
+            new_value = self.scalar.select(same, integer, d, old)
+            c.do(
+                f"store {integer} {new_value}, ptr {pointer}, align {t.itemsize}{a.suffix}"
+            )
         else:
             pair = c.op(f"cmpxchg ptr {pointer}, {integer} {e}, {integer} {d} monotonic monotonic, align {t.itemsize}")
             old = c.op(f"extractvalue {{ {integer}, i1 }} {pair}, 0")

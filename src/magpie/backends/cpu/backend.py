@@ -59,4 +59,3 @@ def _stage(name: str) -> Callable[[Kernel, Options], str]:
         return text
 
     return show
-

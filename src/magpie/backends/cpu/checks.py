@@ -153,4 +153,3 @@ def _writer(name: str, count: int) -> str:
         lines += [f"  %q{k} = getelementptr i64, ptr %q, i64 {k + 1}", f"  store i64 {value}, ptr %q{k}"]
     lines += ["  store i64 %head, ptr %q", "  br label %done", "done:", "  ret void", "}"]
     return "\n".join(lines)
-

@@ -22,14 +22,41 @@ __all__ = ["ControlMixin", "LoopFrame", "harmless"]
 # An arm of at most this many pure nodes is executed under its mask without a branch around it.
 _SHORT = 12
 _CALLS = frozenset(
-    "cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf pow atan2 hypot remainder fmod"
-    " floordiv mod tdiv trem".split()
+    [
+        "cbrt",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "erf",
+        "pow",
+        "atan2",
+        "hypot",
+        "remainder",
+        "fmod",
+        "floordiv",
+        "mod",
+        "tdiv",
+        "trem",
+    ]
 )
 
 
 @dataclass(slots=True)
 class LoopFrame:
-    """A loop being emitted. ``live`` and ``skip`` are allocas of wide masks: lanes still in it, lanes gone to `step`."""
+    """A loop being emitted. ``live`` and ``skip`` are allocas of wide masks: lanes in it, lanes gone to `step`."""
 
     node: Node
     step: Block
@@ -227,7 +254,7 @@ class ControlMixin(GangBase):
         c.place(join)
 
     def rejoin(self, saved: Mask | None, node: Node, before: int) -> None:
-        """The mask behind a construct: that before it, less the lanes that left inside (since ``before`` departures)."""
+        """The mask behind a construct: that before it, less the lanes that left inside it."""
         if node not in self.env.shapes.leaks or self.departures == before:
             self.mask = saved
             return

@@ -23,7 +23,27 @@ __all__ = ["LEAVES", "Coordinates", "Env", "GangBase", "Storage"]
 
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 # Integer ops that give the same low 32 bits, and whose result is right wherever it and the operands fit.
-_NARROW = frozenset("add sub mul and or xor min max floordiv tdiv mod trem neg abs select not cast".split())
+_NARROW = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "and",
+        "or",
+        "xor",
+        "min",
+        "max",
+        "floordiv",
+        "tdiv",
+        "mod",
+        "trem",
+        "neg",
+        "abs",
+        "select",
+        "not",
+        "cast",
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -117,7 +137,9 @@ class GangBase:
         if v.kind == 2:
             if v.elem == elem:
                 return v.text
-            return c.op(f"{'trunc' if int(v.elem[1:]) > int(elem[1:]) else 'sext'} <{w} x {v.elem}> {v.text} to <{w} x {elem}>")
+            return c.op(
+                f"{'trunc' if int(v.elem[1:]) > int(elem[1:]) else 'sext'} <{w} x {v.elem}> {v.text} to <{w} x {elem}>"
+            )
         if v.cache is None:
             v.cache = {}
         found = v.cache.get(elem)
@@ -298,7 +320,7 @@ class GangBase:
         return isinstance(v.stride, int) and (low, high) != full(node.dtype) and -limit <= low and high <= limit
 
     def difference(self, node: Node, a: Value, b: Value) -> tuple[str, int] | None:
-        """(d, s) such that lane k of ``a`` compares to ``b`` as k * s does to d, both clamped to i32; None if unknown."""
+        """(d, s) such that lane k of ``a`` compares to ``b`` as k * s compares to d; None if unknown."""
         x, y = node.args
         if not (x.dtype.kind == "int" and self.exact_line(x, a) and self.exact_line(y, b)):
             return None
@@ -329,7 +351,10 @@ class GangBase:
                 d = self.scalar.intrinsic("smax", "i64", [d, str(-limit)])
                 narrow = self.c.op(f"trunc i64 {d} to {elem}") if bits < 64 else d
                 text = self.vector.compare(
-                    node.op, node.args[0].dtype, elem, [ramp(elem, step, self.w), self.splat_in(self.c.at_block, narrow, elem)]
+                    node.op,
+                    node.args[0].dtype,
+                    elem,
+                    [ramp(elem, step, self.w), self.splat_in(self.c.at_block, narrow, elem)],
                 )
                 return self.vec(text, "i1")
         t = node.args[0].dtype

@@ -1,4 +1,4 @@
-"""From a prepared kernel to a module of LLVM text: the entry, the loop over workgroups, the scaffold, the gang loops."""
+"""From a prepared kernel to a module of LLVM text: the entry, workgroups, scaffold and gang loops."""
 
 from __future__ import annotations
 

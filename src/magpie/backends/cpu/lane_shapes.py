@@ -2,8 +2,8 @@
 
 A uniform value is one scalar; a linear one a scalar and a stride, so that a load at it is one vector load; only varying
 values cost a vector register. The analysis runs through slots. It rests on *contexts*: the divergent constructs around
-a node (an arm of a varying `if`, a loop that lanes leave one by one, what follows a `continue` of some lanes). A slot is
-*covered* when every set of it happens for all the lanes that may read it later, so that a set needs no mask and a
+a node (an arm of a varying `if`, a loop that lanes leave one by one, what follows a `continue` of some lanes). A slot
+is *covered* when every set of it happens for all the lanes that may read it later, so that a set needs no mask and a
 uniform value stays uniform.
 """
 
@@ -201,7 +201,7 @@ def _common(accesses: list[_Access]) -> int:
 
 
 def _lifetime(accesses: list[_Access]) -> Region | None:
-    """The innermost region around all accesses, if the first of them there is a set: then no older value is ever read."""
+    """The innermost region around all accesses, if the first of them there is a set: no older value is ever read."""
     depth = _common(accesses)
     # walked in program order, so the first access comes first; a loop's step comes after its body
     first = min(accesses, key=lambda a: a.path[depth].position)

@@ -124,4 +124,3 @@ def leaf_offset(array: Array, field: tuple[int, ...] | None) -> tuple[DType, int
         if path == tuple(field or ()):
             return t, offset, array.type.itemsize
     raise AssertionError(f"no leaf {field} in {array}")
-

@@ -112,9 +112,7 @@ class MemoryMixin(GangBase):
                 part = self.lanes(v, elem)
                 if stride != "1":
                     scale = self.narrowed(stride, elem)
-                    part = self.c.op(
-                        f"mul <{self.w} x {elem}> {part}, {self.splat_in(self.c.at_block, scale, elem)}"
-                    )
+                    part = self.c.op(f"mul <{self.w} x {elem}> {part}, {self.splat_in(self.c.at_block, scale, elem)}")
                 if not vector:
                     vector, vector_elem = part, elem
                 else:
@@ -131,7 +129,9 @@ class MemoryMixin(GangBase):
         if local:  # [n][W]: the lanes of an element lie side by side
             fixed, line = self.mul(fixed, str(self.w)), self.add(self.mul(line, str(self.w)), "1")
             if vector:
-                vector = self.c.op(f"mul <{self.w} x {vector_elem}> {vector}, {splat(str(self.w), vector_elem, self.w)}")
+                vector = self.c.op(
+                    f"mul <{self.w} x {vector_elem}> {vector}, {splat(str(self.w), vector_elem, self.w)}"
+                )
         suffix = self.env.alias.get(array, "")
         base = self.pointer(array)
         if fixed != "0" or leaf:
@@ -228,7 +228,7 @@ class MemoryMixin(GangBase):
                 c.module.declare(name, vt, f"ptr, i32, {self.masks.i1_type}, {vt}")
                 mask = self.masks.i1(self.mask)
                 return c.op(
-                    f"call {vt} @{name}(ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}, {vt} zeroinitializer){a.suffix}"
+                    f"call {vt} @{name}(ptr {a.base}, i32 {size}, <{w} x i1> {mask}, {vt} zeroinitializer){a.suffix}"
                 )
             return self.load_bits(a, elem)
         if a.kind == 1 and a.stride == -size and self.mask is None:
@@ -288,7 +288,8 @@ class MemoryMixin(GangBase):
         c.module.declare(name, vt, f"<{w} x ptr>, i32, <{w} x i1>, {vt}")
         pointers = self.pointer_vector(a)
         return c.op(
-            f"call {vt} @{name}(<{w} x ptr> {pointers}, i32 {a.t.itemsize}, <{w} x i1> {mask}, {vt} zeroinitializer){a.suffix}"
+            f"call {vt} @{name}(<{w} x ptr> {pointers}, i32 {a.t.itemsize}, <{w} x i1> {mask}, "
+            f"{vt} zeroinitializer){a.suffix}"
         )
 
     def gather_safe(self, a: Address, elem: str) -> str:
@@ -302,9 +303,7 @@ class MemoryMixin(GangBase):
         one = c.op(f"extractelement <{w} x {a.offset_elem}> {a.offset}, i64 {first}")
         safe = self.splat_in(c.at_block, one, a.offset_elem)
         offset = self.vector.select(self.masks.i1(self.mask), a.offset_elem, a.offset, safe)
-        return self.gather_all(
-            Address(2, a.base, a.t, a.suffix, 0, offset, a.offset_elem, a.scale, a.private), elem
-        )
+        return self.gather_all(Address(2, a.base, a.t, a.suffix, 0, offset, a.offset_elem, a.scale, a.private), elem)
 
     def vector_address(self, a: Address) -> Address:
         """A line of addresses as a vector of byte offsets."""
@@ -440,7 +439,9 @@ class MemoryMixin(GangBase):
                 name = f"llvm.masked.store.v{w}{_code(elem)}.p0"
                 c.module.declare(name, "void", f"{vt}, ptr, i32, {self.masks.i1_type}")
                 mask = self.masks.i1(self.mask)
-                c.do(f"call void @{name}({vt} {lanes}, ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}){a.suffix}")
+                c.do(
+                    f"call void @{name}({vt} {lanes}, ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}){a.suffix}"
+                )
                 return
         elif self.mask is None and w <= 32:
             for k, p in enumerate(self.lane_pointers(a, range(w))):

@@ -1,8 +1,9 @@
 """Cuts a kernel at its barriers: scalar scaffold around runs of nodes that a gang loop executes (RULES 13).
 
-An `if` or a loop that holds a barrier is the same for the whole workgroup, so it stays scalar control flow, the scaffold;
-a maximal barrier-free run of nodes is executed gang by gang. What lives across runs is kept per gang in context memory,
-computed again where that is cheaper, or, if it is the same for the workgroup, computed once in the scaffold.
+An `if` or a loop that holds a barrier is the same for the whole workgroup, so it stays scalar control flow, the
+scaffold; a maximal barrier-free run of nodes is executed gang by gang. What lives across runs is kept per gang in
+context memory, computed again where that is cheaper, or, if it is the same for the workgroup, computed once in the
+scaffold.
 """
 
 from __future__ import annotations
@@ -21,9 +22,19 @@ _AGAIN = 12
 
 # Values that are the same for the workgroup without looking at their operands.
 _GROUP_LEAVES = frozenset(
-    "const param workgroup_id workgroup_size num_workgroups extent stride subgroup_size subgroup_count".split()
+    [
+        "const",
+        "param",
+        "workgroup_id",
+        "workgroup_size",
+        "num_workgroups",
+        "extent",
+        "stride",
+        "subgroup_size",
+        "subgroup_count",
+    ]
 )
-_LANE_LEAVES = frozenset("thread_id global_id linear_local_id subgroup_lane subgroup_id".split())
+_LANE_LEAVES = frozenset(["thread_id", "global_id", "linear_local_id", "subgroup_lane", "subgroup_id"])
 
 
 @dataclass(eq=False, slots=True)
@@ -248,7 +259,9 @@ class _Planner:
                 out.append(Exit(node))
             elif op == "slot_set" and node.attrs["slot"] in self.slots:
                 slot = node.attrs["slot"]
-                if any(n.op == "slot_get" and n.attrs["slot"] is slot for p in pending for r in p.regions for n in walk(r)):
+                if any(
+                    n.op == "slot_get" and n.attrs["slot"] is slot for p in pending for r in p.regions for n in walk(r)
+                ):
                     flush()
                 out.append(Scalar(node))
             elif op == "load" and node in self.needed and self.ok[node]:

@@ -42,7 +42,7 @@ VARYING = Shape(2)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How work-items are dealt to lanes. ``rows``: a gang stays within one row of x; else lanes run on in linear ids."""
+    """How work-items are dealt to lanes. ``rows``: a gang stays in one row of x; else lanes run on in linear ids."""
 
     width: int
     rows: bool
@@ -60,12 +60,36 @@ def _power(n: int) -> int:
 
 
 _UNIFORM_OPS = frozenset(
-    "param workgroup_id workgroup_size num_workgroups subgroup_size subgroup_id subgroup_count extent stride"
-    " subgroup_reduce subgroup_ballot subgroup_any subgroup_all subgroup_broadcast uniform".split()
+    [
+        "param",
+        "workgroup_id",
+        "workgroup_size",
+        "num_workgroups",
+        "subgroup_size",
+        "subgroup_id",
+        "subgroup_count",
+        "extent",
+        "stride",
+        "subgroup_reduce",
+        "subgroup_ballot",
+        "subgroup_any",
+        "subgroup_all",
+        "subgroup_broadcast",
+        "uniform",
+    ]
 )
 _VARYING_OPS = frozenset(
-    "atomic_rmw atomic_cas atomic_load subgroup_scan subgroup_shuffle subgroup_shuffle_xor subgroup_shuffle_up"
-    " subgroup_shuffle_down subgroup_elect".split()
+    [
+        "atomic_rmw",
+        "atomic_cas",
+        "atomic_load",
+        "subgroup_scan",
+        "subgroup_shuffle",
+        "subgroup_shuffle_xor",
+        "subgroup_shuffle_up",
+        "subgroup_shuffle_down",
+        "subgroup_elect",
+    ]
 )
 
 

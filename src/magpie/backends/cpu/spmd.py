@@ -76,7 +76,8 @@ _VALUES: dict[str, _Value] = {
     "subgroup_reduce": Gang.subgroup_reduce,
     "subgroup_scan": Gang.subgroup_scan,
     **dict.fromkeys(
-        ("subgroup_shuffle", "subgroup_shuffle_xor", "subgroup_shuffle_up", "subgroup_shuffle_down"), Gang.subgroup_shuffle
+        ("subgroup_shuffle", "subgroup_shuffle_xor", "subgroup_shuffle_up", "subgroup_shuffle_down"),
+        Gang.subgroup_shuffle,
     ),
     "subgroup_broadcast": Gang.subgroup_broadcast,
     "subgroup_ballot": Gang.subgroup_ballot,

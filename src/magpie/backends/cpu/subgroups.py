@@ -108,7 +108,9 @@ class SubgroupMixin(MemoryMixin):
     def subgroup_reduce(self, node: Node) -> Value:
         c, kind = self.c, node.attrs["kind"]
         lanes, elem, t = self.full_lanes(node)
-        lanes = self.compacted(kind, t, elem, lanes) if self.loose(kind, t) else self.with_identity(kind, t, elem, lanes)
+        lanes = (
+            self.compacted(kind, t, elem, lanes) if self.loose(kind, t) else self.with_identity(kind, t, elem, lanes)
+        )
         width = self.w
         while width > 1:
             half = width // 2
@@ -119,7 +121,10 @@ class SubgroupMixin(MemoryMixin):
                     parts.append(c.op(f"extractelement <{width} x {elem}> {lanes}, i64 {first}"))
                 else:
                     parts.append(
-                        c.op(f"shufflevector <{width} x {elem}> {lanes}, <{width} x {elem}> poison, <{half} x i32> <{order}>")
+                        c.op(
+                            f"shufflevector <{width} x {elem}> {lanes}, <{width} x {elem}> poison, "
+                            f"<{half} x i32> <{order}>"
+                        )
                     )
             lanes = self.combined_lanes(kind, t, elem, parts[0], parts[1], half)
             width = half

@@ -10,11 +10,13 @@ __all__ = ["validate"]
 
 
 def validate(kernel: Kernel) -> list[Diagnostic]:
-    """Errors for ops without code."""
+    """Errors of control flow that no target can run, and for ops without code here."""
     from magpie.passes import prepare
+    from magpie.passes.check import check
 
-    found: list[Diagnostic] = []
-    for node in walk(prepare(kernel).body):
+    prepared = prepare(kernel)
+    found = check(prepared)
+    for node in walk(prepared.body):
         if not supported(node.op):
             found.append(Diagnostic("MPG_CPU_1001", f"the cpu backend has no code for '{node.op}'", node.loc))
     return found

@@ -8,7 +8,7 @@ __all__ = ["Mask", "MaskOps", "Value", "ramp"]
 
 
 class Value:
-    """kind 0: the scalar ``text``. kind 1: lane k is text + k * stride. kind 2: the vector ``text``, or ``mask`` of bools.
+    """kind 0: the scalar ``text``. kind 1: lane k is text + k * stride. kind 2: the vector ``text``, or a ``mask``.
 
     ``elem`` is the LLVM element type; ``block`` is where the scalar is defined, None for a literal.
     """
@@ -61,11 +61,11 @@ def ramp(elem: str, stride: int, width: int) -> str:
 class Mask:
     """Lanes. The wide form is a vector of 0 and -1 that may cross blocks; the i1 form is for one block (RULES 15).
 
-    A vector of i1 that lives across blocks is packed into bytes by LLVM where there are no mask registers, so it is kept
-    as full-width integers and turned into i1 where it is used.
+    A vector of i1 that lives across blocks is packed into bytes by LLVM where there are no mask registers, so it is
+    kept as full-width integers and turned into i1 where it is used.
     """
 
-    __slots__ = ("block", "i1", "wide", "home", "home_i1")
+    __slots__ = ("block", "home", "home_i1", "i1", "wide")
 
     def __init__(self, *, wide: str = "", i1: str = "", block: Block | None = None) -> None:
         self.wide = wide

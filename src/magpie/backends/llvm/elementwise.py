@@ -22,9 +22,30 @@ INTRINSIC_MATH = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "tr
 # Math ops that call a function of the target's math library per lane (the name of the f64 function).
 LIBM = {
     name: name
-    for name in (
-        "cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf pow atan2 hypot remainder"
-    ).split()
+    for name in [
+        "cbrt",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "erf",
+        "pow",
+        "atan2",
+        "hypot",
+        "remainder",
+    ]
 }
 
 _PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
@@ -53,7 +74,7 @@ class Ops(Casts):
 
     # --- dispatch ------------------------------------------------------------------------------------------------
     def emit(self, node: Node, args: list[str], t: DType, elem: str) -> str:
-        """The value of a pure node. ``t`` is the type of its first operand and ``elem`` how that is held in registers."""
+        """The value of a pure node. ``t`` is the type of its first operand, ``elem`` how that is held."""
         op = node.op
         method = _METHODS.get(op)
         if method is not None:
@@ -249,7 +270,7 @@ class Ops(Casts):
         n = self.intrinsic("smin", "i32", [n, self.lit(limit, "i32")])
         if t is not f64:  # f32 times a power of two is exact in f64, subnormals included
             return self.float_to_float(self._scale(wide, n), f64, t)
-        # With x = m * 2**e, the result is m * 2**(e + n): m times the first half of that power is exact, the rest rounds.
+        # With x = m * 2**e, the result is m * 2**(e + n): m times half of that power is exact, the rest rounds once.
         m, e = (self.frexp(part, f64, "double", [wide]) for part in ("frexp_mantissa", "frexp_exponent"))
         total = c.op(f"add {vi} {e}, {n}")
         total = self.intrinsic("smax", "i32", [total, self.lit(-1200, "i32")])
@@ -268,12 +289,12 @@ class Ops(Casts):
         return c.op(f"fmul {self.v('double')} {x}, {factor}")
 
     def frexp(self, op: str, t: DType, elem: str, args: list[str]) -> str:
-        c, double = elem == "double", elem == "double"
-        code = self.code
-        it, bits, bias = ("i64", 52, 1022) if c else ("i32", 23, 126)
+        code, double = self.code, elem == "double"
+        it, bits, bias = ("i64", 52, 1022) if double else ("i32", 23, 126)
         vt, vi = self.v(elem), self.v(it)
+        least = 2.0 ** (-1022 if double else -126)
         small = code.op(
-            f"fcmp olt {vt} {self.intrinsic('fabs', elem, args)}, {self.lit(constant(2.0 ** (-1022 if double else -126), elem), elem)}"
+            f"fcmp olt {vt} {self.intrinsic('fabs', elem, args)}, {self.lit(constant(least, elem), elem)}"
         )
         scaled = code.op(f"fmul {vt} {args[0]}, {self.lit(constant(2.0 ** (bits + 2), elem), elem)}")
         x = self.select(small, elem, scaled, args[0])
@@ -358,7 +379,9 @@ def _lane_loop(name: str, function: str, elem: str, width: int, operands: int) -
 
 def _power_function(name: str, elem: str, signed: bool) -> str:
     """Exponentiation by squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1."""
-    negative = f"  %neg = icmp slt {elem} %n, 0\n  br i1 %neg, label %minus, label %loop" if signed else "  br label %loop"
+    negative = (
+        f"  %neg = icmp slt {elem} %n, 0\n  br i1 %neg, label %minus, label %loop" if signed else "  br label %loop"
+    )
     minus = (
         f"""minus:
   %one = icmp eq {elem} %x, 1

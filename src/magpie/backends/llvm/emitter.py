@@ -1,8 +1,8 @@
 """Writes LLVM IR as text: names, blocks, a function, a module.
 
-llvmlite's own IR classes cost tens of milliseconds for a small kernel; strings cost two. Lines of a block are kept apart
-from its terminator, so that a value made from another (a splat, the wide form of a mask) can be added where that other
-one is defined and then dominates whatever its operand dominates.
+llvmlite's own IR classes cost tens of milliseconds for a small kernel; strings cost two. Lines of a block are kept
+apart from its terminator, so that a value made from another (a splat, the wide form of a mask) can be added where that
+other one is defined and then dominates whatever its operand dominates.
 """
 
 from __future__ import annotations
