@@ -191,7 +191,9 @@ def test_float_overflow_becomes_infinity():
 def test_convert_rounds_once():
     assert convert(0.1, mp.f32, "a") == 0.1  # struct rounds it, from the double
     rng = np.random.default_rng(0)
-    values = np.concatenate([rng.standard_normal(2000) * 10.0 ** rng.integers(-42, 39, 2000), [0.0, -0.0, np.inf, -np.inf]])
+    values = np.concatenate(
+        [rng.standard_normal(2000) * 10.0 ** rng.integers(-42, 39, 2000), [0.0, -0.0, np.inf, -np.inf]]
+    )
     exact = [float(ml_dtypes.bfloat16(np.float32(v))) for v in values]
     for v, e in zip(values, exact, strict=True):
         bits = bf16_bits(float(v))
@@ -240,7 +242,16 @@ def test_structs():
 
 def test_strides_of_every_sign():
     base = np.arange(24, dtype=np.float32).reshape(4, 6)
-    for view in (base, base.T, base[::-1], base[:, ::-2], base[::2, 1::2], base[:0], base[1:2], np.asfortranarray(base)):
+    for view in (
+        base,
+        base.T,
+        base[::-1],
+        base[:, ::-2],
+        base[::2, 1::2],
+        base[:0],
+        base[1:2],
+        np.asfortranarray(base),
+    ):
         target = np.zeros(view.shape, np.float32)
         copy2[1, (8, 8)](view, target)
         assert np.array_equal(target, view)

@@ -56,7 +56,14 @@ def one(n=1, dtype=np.float32):
 
 
 def test_grid_shapes(backend):
-    for grid, block in ((2, 4), ((2,), (4,)), ((2, 3), (4, 1)), ((2, 3, 2), (2, 2, 2)), (np.int64(2), np.uint8(4)), ([2], [4])):
+    for grid, block in (
+        (2, 4),
+        ((2,), (4,)),
+        ((2, 3), (4, 1)),
+        ((2, 3, 2), (2, 2, 2)),
+        (np.int64(2), np.uint8(4)),
+        ([2], [4]),
+    ):
         out = np.zeros((4, 6, 8), np.int32)
         ids[grid, block](out)
         g, b = (tuple(v) if isinstance(v, tuple | list) else (v,) for v in (grid, block))
@@ -297,11 +304,11 @@ def test_ctrl_c_leaves_the_process_usable(tmp_path):
                     v = v * 0.5 + 1.0
                 x[i] = v
 
-            x = np.zeros(1 << 18, np.float32)
-            spin[64, 256](x, 1)
+            x = np.zeros(1 << 22, np.float32)
+            spin[1 << 14, 256](x, 1)
             print("ready", flush=True)
             try:
-                spin[1024, 256](x, 1 << 22)
+                spin[1 << 14, 256](x, 1 << 17)
                 print("not interrupted")
             except KeyboardInterrupt:
                 y = np.zeros(1 << 14, np.float32)
@@ -323,3 +330,94 @@ def test_ctrl_c_leaves_the_process_usable(tmp_path):
         child.kill()
     assert out.strip() == "usable 1.0", err
     assert time.monotonic() - sent < 20
+
+
+@mp.kernel
+def printing(x, n):
+    i = mp.global_id(0)
+    if i < n:
+        mp.print("i", i, "x", x[i], i < 2)
+
+
+@mp.kernel
+def shifted(x, n):
+    i = mp.global_id(0)
+    x[i + n] = x[i] // mp.i32(n - 60)
+
+
+def test_print(backend, capfd):
+    x = np.array([0.5, -1, 3], np.float32)
+    printing[2, 2](x, 3)
+    assert capfd.readouterr().out.split("\n") == ["i 0 x 0.5 True", "i 1 x -1.0 True", "i 2 x 3.0 False", ""]
+    printing[2, 2](x.astype(np.int8), 3)
+    out = capfd.readouterr().out
+    assert "-1" in out
+    assert out.count("\n") == 3
+
+
+def test_checked_mode(backend, monkeypatch):
+    x = np.arange(64, dtype=np.int32)
+    with pytest.raises(mp.GpuError) as caught:
+        shifted.launch(grid=4, block=16, args=(x, 61), checked=True)
+    assert caught.value.kind is mp.GpuErrorKind.LaunchFailed
+    assert caught.value.diagnostic in ("MPG_SAN_1003", "MPG_SAN_1004")
+    assert "test_runtime_launch.py" in str(caught.value)
+    assert "x[64]" in str(caught.value)
+    assert "thread (3, 0, 0) of workgroup (0, 0, 0)" in str(caught.value)
+    monkeypatch.setenv("MAGPIE_CHECKED", "1")
+    with pytest.raises(mp.GpuError, match="MPG_SAN_1008"):
+        shifted[1, 1](x, 60)
+    monkeypatch.setenv("MAGPIE_CHECKED", "0")
+    shifted[1, 1](x, 60)  # a division by zero gives 0, and is no fault
+    assert x[60] == 0
+
+
+def test_captured_values_are_followed(backend):
+    scale = 2.0
+
+    @mp.func
+    def scaled(v):
+        return v * scale
+
+    @mp.kernel
+    def captured(x):
+        x[mp.global_id(0)] = scaled(1.0) + OFFSET
+
+    global OFFSET
+    OFFSET = 1.0
+    x = one()
+    captured[1, 1](x)
+    assert x[0] == 3
+    OFFSET = 10.0
+    captured[1, 1](x)
+    assert x[0] == 12
+    scale = 5.0
+    captured[1, 1](x)
+    assert x[0] == 15
+    count = len(captured.variants())
+    scale = 2.0
+    captured[1, 1](x)
+    assert x[0] == 12
+    assert len(captured.variants()) == count  # its code was still there
+
+
+def test_dump(monkeypatch, tmp_path, capfd):
+    @mp.kernel
+    def dumped(x):
+        x[0] = 1
+
+    monkeypatch.setenv("MAGPIE_BACKEND", "cpu")
+    monkeypatch.setenv("MAGPIE_DUMP", "kir,llvm")
+    dumped[1, 1](one())
+    err = capfd.readouterr().err
+    assert "kernel dumped" in err
+    assert "define" in err
+    monkeypatch.setenv("MAGPIE_DUMP_DIR", str(tmp_path / "dump"))
+    monkeypatch.setenv("MAGPIE_DUMP", "all")
+    dumped[1, 1](one(1, np.int32))
+    dumped[1, 1](one(4, np.int32)[::2])
+    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
+    assert {"dumped.cpu.kir", "dumped.cpu.1.kir", "dumped.cpu.llvm", "dumped.cpu.asm"} <= set(names)
+    monkeypatch.setenv("MAGPIE_DUMP", "nonsense")
+    with pytest.warns(RuntimeWarning, match="MPG_ENV_1006"):
+        dumped[1, 1](one(1, np.int64))

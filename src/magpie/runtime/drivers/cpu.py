@@ -40,7 +40,11 @@ _RESET = "q56xi4xQi4xQ96x"
 # Work-items up to which a launch stays on the calling thread: waking others costs 1.5 to 5 us.
 _SMALL = 1024
 
-_RECORD_BYTES = 1 << 16
+# Workgroups that a thread takes at a time, at most: between two takes it looks whether it should come back to Python.
+_CHUNK = 16
+
+# Holds some 30,000 lines of print.
+_RECORD_BYTES = 1 << 20
 
 
 class CpuDriver(HostDriver):
@@ -164,7 +168,7 @@ class _Loaded:
         fixed = {
             "kernel": self._address,
             "total": total,
-            "chunk": threads.pick_chunk(total, count),
+            "chunk": min(_CHUNK, threads.pick_chunk(total, count)),
             "threads": count,
             "parallel": threads.openmp_parallel() if count > 1 else 0,
             "stride": stride,
@@ -184,7 +188,7 @@ class _Loaded:
         launcher = self._driver.launcher()
         pack_into = struct.Struct("<" + _RESET + struct_format(self.layout)).pack_into
         if self._info.get("records") or stride or self._info.get("polls"):
-            return self._full_call(fixed, free, make, pack_into, tail + len(words))
+            return self._full_call(shape, fixed, free, make, pack_into, tail + len(words))
         run, address, image = launcher.run, self._address, self._image
 
         def call(*arguments: Any, image: LoadedImage = image) -> None:  # the default keeps the code mapped
@@ -199,7 +203,13 @@ class _Loaded:
         return call
 
     def _full_call(
-        self, fixed: dict[str, int], free: list[_Block], make: Callable[[], _Block], pack_into: Any, record_at: int
+        self,
+        shape: LaunchShape,
+        fixed: dict[str, int],
+        free: list[_Block],
+        make: Callable[[], _Block],
+        pack_into: Any,
+        record_at: int,
     ) -> Call:
         """The call of a kernel that needs an arena, reports records or polls for Ctrl-C."""
         info, arenas, run, address = self._info, self._driver._arenas, self._driver.launcher().run, self._address
@@ -227,9 +237,14 @@ class _Loaded:
             finally:
                 if arena is not None:
                     arenas.give(arena)
-                if record is not None:
-                    _report(record, info)
             free.append(mine)
+            if record is not None:
+                from magpie.runtime.records import report
+
+                found, lost = abi.read_records(record)
+                error = report(found, lost, info["sites"], shape.grid, shape.block, "cpu")
+                if error is not None:
+                    raise error
 
         return call
 
@@ -241,12 +256,6 @@ def aligned_address(arena: Any) -> int:
     """The first address in an arena that is aligned as arenas must be."""
     start: int = arena.ctypes.data
     return start + -start % abi.ARENA_ALIGN
-
-
-def _report(record: Any, info: dict[str, Any]) -> None:
-    from magpie.runtime.records import report
-
-    report(record, info)
 
 
 def _processor_name() -> str:
