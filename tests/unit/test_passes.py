@@ -14,6 +14,7 @@ from magpie.ir.printer import print_kernel
 from magpie.ir.verify import verify
 from magpie.passes import prepare
 from magpie.passes.uniformity import Level, analyse, check_barriers
+from magpie.passes.waiting import check_waiting
 
 
 class Fixture:
@@ -381,6 +382,59 @@ def test_barrier(name: str) -> None:
     found = check_barriers(fx.k)
     severities = {ERROR: "error", WARNING: "warning"}
     assert [severities[d.severity] for d in found] == ([expected] if expected else [])
-    assert all(d.code == "MPG_CORE_1400" for d in found)
+    assert all(d.code == ("MPG_CORE_1401" if expected == "warning" else "MPG_CORE_1400") for d in found)
     if expected == "error":
         assert any("thread_id(0)" in text for text, _ in found[0].notes)
+
+
+def _waiting_cases() -> dict[str, tuple[Callable[[Fixture], None], bool]]:
+    def polls(fx: Fixture) -> None:
+        _, body, _ = fx.b.loop()
+        with fx.b.into(body):
+            fx.b.emit("break_if", fx.b.emit("ne", fx.b.load(fx.x, fx.i(0)), fx.f(0.0)))
+
+    def polls_through_a_slot(fx: Fixture) -> None:
+        v = Slot("v", f32)
+        fx.b.set(v, fx.f(0.0))
+        _, body, step = fx.b.loop()
+        with fx.b.into(body):
+            fx.b.emit("break_if", fx.b.emit("ne", fx.b.get(v), fx.f(0.0)))
+        with fx.b.into(step):
+            fx.b.set(v, fx.b.load(fx.x, fx.w))
+
+    def polls_atomically(fx: Fixture) -> None:
+        _, body, _ = fx.b.loop()
+        with fx.b.into(body):
+            v = fx.b.emit("atomic_load", fx.i(0), array=fx.x, order="acquire", scope="device")
+            fx.b.emit("break_if", fx.b.emit("ne", v, fx.f(0.0)))
+
+    def searches(fx: Fixture) -> None:
+        k = Slot("k", index)
+        fx.b.set(k, fx.i(0))
+        _, body, step = fx.b.loop()
+        with fx.b.into(body):
+            fx.b.emit("break_if", fx.b.emit("ne", fx.b.load(fx.x, fx.b.get(k)), fx.f(0.0)))
+        with fx.b.into(step):
+            fx.b.set(k, fx.b.emit("add", fx.b.get(k), fx.i(1)))
+
+    def counts(fx: Fixture) -> None:
+        with fx.b.counted(fx.i(0), fx.i(8), fx.i(1)):
+            fx.b.load(fx.x, fx.i(0))
+
+    def stores_itself(fx: Fixture) -> None:
+        _, body, _ = fx.b.loop()
+        with fx.b.into(body):
+            fx.b.emit("break_if", fx.b.emit("ne", fx.b.load(fx.s, fx.i(0)), fx.f(0.0)))
+            fx.b.store(fx.s, (fx.t,), fx.f(1.0))
+
+    cases = (polls, True), (polls_through_a_slot, True), (polls_atomically, False), (searches, False)
+    return {f.__name__: (f, e) for f, e in (*cases, (counts, False), (stores_itself, False))}
+
+
+@pytest.mark.parametrize("name", _waiting_cases())
+def test_waiting_on_a_plain_load(name: str) -> None:
+    build, expected = _waiting_cases()[name]
+    fx = Fixture()
+    build(fx)
+    verify(fx.k)
+    assert [d.code for d in check_waiting(fx.k)] == (["MPG_CORE_1402"] if expected else [])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from magpie.diagnostics import WARNING, Diagnostic
+from magpie.diagnostics import Diagnostic
 from magpie.diagnostics.loc import Loc
 from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, Node, Region, SharedArray, Slot, walk
 from magpie.ir.ops import Effect, Uniform
@@ -391,10 +391,10 @@ def analyse(kernel: Kernel, gang: int = 0) -> Uniformity:
 
 
 def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list[Diagnostic]:
-    """MPG_CORE_1400 for each barrier that not all work-items of a workgroup are certain to reach.
+    """What stands in the way of all work-items of a workgroup reaching each barrier, at the branch.
 
-    An error where control depends on a work-item's id; a warning where it depends on memory that the kernel writes
-    (checked mode and the sanitizer then look at run time).
+    MPG_CORE_1400, an error, where control depends on a work-item's id; MPG_CORE_1401, a warning, where it depends on
+    memory that the kernel writes (checked mode and the sanitizer then look at run time).
     """
     barriers = [n for n in walk(kernel.body) if n.op in ("barrier", "grid_sync")]
     if not barriers:
@@ -418,20 +418,22 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
 
 _KINDS = {
     "if": "this branch is taken by some work-items only",
-    "loop": "this loop is left at different trips by different work-items",
+    "loop": "different work-items leave this loop at different trips",
     "continue": "some work-items skip the rest of the trip here",
     "return": "some work-items return here",
 }
 
 
 def _barrier_error(found: Uniformity, barrier: Node, branch: Node, kind: str, value: Node) -> Diagnostic:
-    notes: list[tuple[str, Loc | None]] = [(_KINDS[kind], branch.loc)]
     chain = found.reason(value)
-    notes += [(f"because it depends on {text}", loc) for text, loc in chain if text != "this expression"]
+    notes: list[tuple[str, Loc | None]] = [
+        (f"because it depends on {text}", loc) for text, loc in chain if text != "this expression"
+    ]
+    notes.append((f"the {barrier.op.replace('_', ' ')} that not all work-items reach", barrier.loc))
     return Diagnostic(
         "MPG_CORE_1400",
-        "a barrier in control flow that diverges within the workgroup",
-        barrier.loc,
+        f"{_KINDS[kind]}, and a barrier depends on it",
+        branch.loc,
         tuple(notes),
         "move the barrier out of the branch so that every work-item reaches it, or branch on a value that is the same "
         "for the whole workgroup; `mp.uniform(cond)` asserts that a condition is",
@@ -439,14 +441,14 @@ def _barrier_error(found: Uniformity, barrier: Node, branch: Node, kind: str, va
 
 
 def _barrier_warning(found: Uniformity, barrier: Node, branch: Node, value: Node) -> Diagnostic:
-    notes: list[tuple[str, Loc | None]] = [("the branch", branch.loc)]
-    chain = found.reason(value)
-    notes += [(f"it depends on {text}, which this kernel writes", loc) for text, loc in chain[-1:]]
+    notes: list[tuple[str, Loc | None]] = [
+        (f"it depends on {text}, which this kernel writes", loc) for text, loc in found.reason(value)[-1:]
+    ]
+    notes.append(("the barrier", barrier.loc))
     return Diagnostic(
-        "MPG_CORE_1400",
-        "a barrier under a condition that is uniform only if nobody writes what it reads at the same time",
-        barrier.loc,
+        "MPG_CORE_1401",
+        "a barrier depends on this condition, which is uniform only if nobody writes what it reads at the same time",
+        branch.loc,
         tuple(notes),
         "wrap the condition in `mp.uniform(...)` if all work-items see the same value",
-        WARNING,
     )
