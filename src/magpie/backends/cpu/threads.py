@@ -247,6 +247,11 @@ class Launcher:
         """For the disk cache, so that a warm start needs no LLVM. Its key is `codegen.host_fingerprint`."""
         return self._prepared.to_bytes()
 
+    @property
+    def entry(self) -> Entry:
+        """The native entry. For a block of one thread it may be called as it is; `run` goes on after another status."""
+        return self._entry
+
     def run(self, block: LaunchBlock, *, polls: bool = False) -> None:
         """Run a filled block to its end.
 
@@ -268,7 +273,8 @@ class Launcher:
             raise KeyboardInterrupt if block.cancelled == _INTERRUPT else Cancelled
 
     def _slices(self, block: LaunchBlock) -> int:
-        pooled = block.threads > 1 and not block.parallel
+        # a block that was filled before a fork still names libgomp, whose threads the child does not have
+        pooled = block.threads > 1 and (_forked or not block.parallel)
         while True:
             status = _pool.run(self._worker, block, block.threads) if pooled else self._entry(block.address)
             if status != Status.UNFINISHED:
