@@ -134,6 +134,7 @@ def _range_loop(fx: Fx, s: ast.For, call: ast.Call) -> None:
     inside = assigned_in(s.body)
     var = fx.vars[name]
     if name in inside:
+        var.forced = True
         _warn_steering(fx, s, name)
     state = LoopState()
     broken = _else_flag(fx, s, state)
@@ -154,8 +155,6 @@ def _range_loop(fx: Fx, s: ast.For, call: ast.Call) -> None:
                     fx.store_into(var, val, s.target)
                 if name not in inside:
                     fx.env[name] = (val, fx.b.region)
-                elif not var.slotted:
-                    raise AssertionError("a loop variable that the body assigns has a slot")
                 fx.block(s.body)
                 at_end = fx.assigned
             finally:
@@ -212,6 +211,7 @@ def _unrolled(fx: Fx, s: ast.For, call: ast.Call) -> None:
         )
     var = fx.vars[name]
     inside = assigned_in(s.body)
+    var.forced |= name in inside
     for k in trips:
         if fx.assigned is None:
             return

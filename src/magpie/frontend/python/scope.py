@@ -43,7 +43,7 @@ def _named(target: ast.expr) -> Iterator[tuple[str, bool]]:
 
 
 def bindings(source: Source) -> dict[str, int]:
-    """Every local variable with its number of assignments. A `for` target counts only if its body assigns it too:
+    """Every local variable with its number of assignments. A `for` target counts only (and twice) if its body assigns it:
 
     without that, each loop has a variable of its own, even if several loops use one name.
     """
@@ -61,7 +61,7 @@ def bindings(source: Source) -> dict[str, int]:
             if isinstance(node, ast.For):
                 inside = assigned_in(node.body)
                 for name in target_names(node.target):
-                    counts[name] = counts.get(name, 0) + (1 if name in inside else 0)
+                    counts[name] = counts.get(name, 0) + (2 if name in inside else 0)
         for name in fields:  # p.x = ... changes the variable p, and makes no variable of a name from outside
             if name in counts:
                 counts[name] += 1
