@@ -25,6 +25,7 @@ _CODES = {
     "write": ("bounds", "MPG_SAN_1004"),
     "divide": ("divide", "MPG_SAN_1008"),
     "overflow": ("overflow", "MPG_SAN_1007"),
+    "shift": ("overflow", "MPG_SAN_1009"),
     "shuffle": ("shuffle", "MPG_SAN_1010"),
     "assert": ("assert", "MPG_SAN_1011"),
     "trap": ("trap", "MPG_SAN_1011"),

@@ -17,8 +17,8 @@ __all__ = ["guard_of", "loop_arithmetic"]
 Frame = list[Any]
 Closure = Callable[[Frame, Mask], None]
 _DIVISIONS = frozenset({"floordiv", "mod", "tdiv", "trem"})
-_OVERFLOWS = frozenset({"add", "sub", "mul", "neg", "abs", "shl"})
-_SIGN = {"add": "+", "sub": "-", "mul": "*", "neg": "-", "abs": "abs", "shl": "<<"}
+_OVERFLOWS = frozenset({"add", "sub", "mul", "neg", "abs"})
+_SIGN = {"add": "+", "sub": "-", "mul": "*", "neg": "-", "abs": "abs"}
 
 
 def guard_of(node: Node, fn: Callable[..., Lanes], d: int, args: list[int], checks: frozenset[str]) -> Closure | None:
@@ -30,6 +30,8 @@ def guard_of(node: Node, fn: Callable[..., Lanes], d: int, args: list[int], chec
         return None
     if node.op in _DIVISIONS and "divide" in checks:
         return _division(node, fn, d, args[0], args[1])
+    if node.op in ("shl", "shr") and "overflow" in checks:
+        return _shift(node, type_, fn, d, args[0], args[1])
     if node.op in _OVERFLOWS and type_.is_signed and "overflow" in checks:
         return _overflow(node, type_, fn, d, args)
     return None
@@ -66,6 +68,32 @@ def _division(node: Node, fn: Callable[..., Lanes], d: int, a: int, b: int) -> C
         r[d] = fn(r[a], r[b])
 
     return divide
+
+
+def _shift(node: Node, type_: DType, fn: Callable[..., Lanes], d: int, a: int, b: int) -> Closure:
+    """Counts out of range (MPG_SAN_1009), and bits of a signed type lost to the left."""
+    signed_left = node.op == "shl" and type_.is_signed
+
+    def shift(r: Frame, m: Mask) -> None:
+        count = r[b]
+        out = (count >= count.dtype.type(type_.bits)) | (count < 0)
+        if out.any():
+            lanes = _lanes(r[0], out, m)
+            if len(lanes):
+                shown = int(count[lanes[0]]) if count.ndim else int(count)
+                text = f"a shift by {shown} of {type_}, which has {type_.bits} bits, in {{item}}: it shifts by "
+                r[0].report("shift", node, lanes, text + f"{shown % type_.bits}")
+        result = fn(r[a], count)
+        if signed_left:
+            lost = _wrapped("shl", type_, [r[a], count], result) & ~out
+            if lost.any():
+                lanes = _lanes(r[0], lost, m)
+                if len(lanes):
+                    text = f"a shift to the left loses bits of a value of {type_}, in {{item}}"
+                    r[0].report("overflow", node, lanes, text)
+        r[d] = result
+
+    return shift
 
 
 def _overflow(node: Node, type_: DType, fn: Callable[..., Lanes], d: int, args: list[int]) -> Closure:
