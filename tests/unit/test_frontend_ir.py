@@ -372,6 +372,42 @@ def test_constants_of_every_kind():
     assert "f16" in print_kernel(kernel)
 
 
+def test_sources_of_every_shape():
+    scope = define(
+        """
+        def deco(**options):
+            return lambda fn: fn
+        class Place:
+            def make(self):
+                @deco(
+                    a=1,
+                )
+                def k(
+                    x: mp.Array[mp.f32],
+                    n: mp.i32 = 3,
+                ):
+        # a comment further left
+                    text = \'\'\'a string
+        at column 0\'\'\'
+                    i = mp.global_id(
+        0)
+                    if i < n:
+                        x[i] = (1.0 +
+        2.0)
+
+                    x[i] += 1.0  # ünïcödé
+                return k
+        def after(): pass
+        """.replace("\\'", "'")
+    )
+    kernel = lower(scope["Place"]().make(), (ArrayArg(mp.f32, 1), ScalarArg(mp.i32))).kernel
+    assert sorted(n.loc.line for n in walk(kernel.body) if n.op == "store") == [18, 21]
+
+
+def test_names_that_begin_with_an_underscore_take_anything():
+    ops("def k(x, i32s, n):\n    q, _ = divmod(n, 3)\n    m, _ = math.frexp(x[0])\n    _ = i32s\n")
+
+
 # --- captured values --------------------------------------------------------------------------------------------------------
 def test_dependencies_tell_when_a_captured_number_changes():
     scope = define("N = 3\ndef k(x):\n    x[0] = N\n")

@@ -13,7 +13,7 @@ from magpie.frontend.python.arith import convert, truth
 from magpie.frontend.python.calls import BUILTINS, NOTHING, Handler, argument_node
 from magpie.frontend.python.context import Fx
 from magpie.frontend.python.expressions import node_of, static_value
-from magpie.frontend.python.values import Const, Num, Pointer, Struct, Tuple, Val, View, describe
+from magpie.frontend.python.values import Const, Num, Pointer, Struct, Tuple, Val, View, describe, known
 from magpie.frontend.python.views import element_indices, to_index, whole
 from magpie.ir.layout import HOST_OPS, HostEnv, evaluate
 from magpie.ir.nodes import Array, HostExpr, LocalArray, Node, PtrType, Region, SharedArray
@@ -173,22 +173,16 @@ def _variable_of(fx: Fx, e: ast.Call) -> str | None:
 
 
 def _length(fx: Fx, val: Val, at: ast.AST, kind: str) -> int | HostExpr:
-    known = (
-        val.value
-        if isinstance(val, Const)
-        else val.node.attrs["value"]
-        if isinstance(val, Num) and val.node.op == "const"
-        else None
-    )
-    if known is None and kind == "shared":
+    length = known(val)
+    if length is None and kind == "shared":
         region: Region = []
         with fx.into(region):
             node = to_index(fx, val, at, "a length")
         expr = host_expr(node) if fx.is_kernel or not _parameters_in(node) else None
         if expr is not None and expr[0] != "const":
             return expr
-        known = None if expr is None else expr[1]
-    if known is None and kind == "shared":
+        length = None if expr is None else expr[1]
+    if length is None and kind == "shared":
         raise fx.fail(
             "MPG_PY_1020",
             "the length of a shared array is computed from values that only the device knows",
@@ -197,13 +191,13 @@ def _length(fx: Fx, val: Val, at: ast.AST, kind: str) -> int | HostExpr:
             if fx.is_kernel
             else "make it an mp.constexpr parameter, or declare the array in the kernel and pass it",
         )
-    if known is None:
-        known = static_value(fx, val, at, f"the length of mp.{kind}")
-    if isinstance(known, float):
-        raise fx.fail("MPG_PY_1007", f"a length is an integer, not {known!r}", at, help="use // instead of /")
-    if isinstance(known, bool) or not isinstance(known, int) or known < 0:
-        raise fx.fail("MPG_PY_1020", f"{known!r} is no length of an array", at, help="use a positive integer")
-    return known
+    if length is None:
+        length = static_value(fx, val, at, f"the length of mp.{kind}")
+    if isinstance(length, float):
+        raise fx.fail("MPG_PY_1007", f"a length is an integer, not {length!r}", at, help="use // instead of /")
+    if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+        raise fx.fail("MPG_PY_1020", f"{length!r} is no length of an array", at, help="use a positive integer")
+    return length
 
 
 def _parameters_in(node: Node) -> bool:
@@ -238,8 +232,8 @@ def host_expr(node: Node) -> HostExpr | None:
             else None
         )
     if op in HOST_OPS and isinstance(args[0].type, DType) and not args[0].dtype.is_float:
-        known = all(p is not None and p[0] == "const" for p in parts)
-        return ("const", evaluate((op, *parts), _NO_ENV)) if known else (op, *parts)
+        fixed = all(p is not None and p[0] == "const" for p in parts)
+        return ("const", evaluate((op, *parts), _NO_ENV)) if fixed else (op, *parts)
     return None
 
 

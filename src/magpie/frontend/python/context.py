@@ -94,6 +94,7 @@ class Fx:
         self.env: dict[str, tuple[Val | None, Region]] = {}
         self.assigned: set[str] | frozenset[str] | None = set()
         self.loops: list[LoopState] = []
+        self.unrolled = 0
         self.diagnostics: list[Diagnostic] = []
         self.changed = False
         self.pruned = False

@@ -9,7 +9,7 @@ from magpie.frontend.python.context import STATEMENTS, Fx, LoopState
 from magpie.frontend.python.expressions import condition, static_value
 from magpie.frontend.python.scope import assigned_in
 from magpie.frontend.python.statements import meet
-from magpie.frontend.python.values import Const, Num, Val
+from magpie.frontend.python.values import Const, Num, Val, known
 from magpie.frontend.python.views import to_index
 from magpie.ir.nodes import Node, Slot
 from magpie.language._builtin import Builtin
@@ -17,6 +17,7 @@ from magpie.language._builtin import Builtin
 __all__: list[str] = []
 
 _MAX_UNROLL = 4096
+_MAX_TOTAL = 1 << 16
 
 
 def _while(fx: Fx, s: ast.While) -> None:
@@ -115,22 +116,14 @@ def _bounds(fx: Fx, call: ast.Call, name: str) -> list[tuple[Val, ast.expr]]:
     return args if len(args) == 3 else [*args, (Const(1), call.args[0])]
 
 
-def _known(val: Val) -> int | None:
-    if isinstance(val, Const) and isinstance(val.value, int):
-        return int(val.value)
-    if isinstance(val, Num) and val.node.op == "const" and isinstance(val.node.attrs["value"], int):
-        return int(val.node.attrs["value"])
-    return None
-
-
 def _range_loop(fx: Fx, s: ast.For, call: ast.Call) -> None:
     name = _target(fx, s)
     parts = _bounds(fx, call, "range")
-    known = [_known(v) for v, _ in parts]
-    if known[2] == 0:
+    fixed = [known(v) for v, _ in parts]
+    if fixed[2] == 0:
         raise fx.fail("MPG_PY_1016", "the step of range is 0", parts[2][1], help="use a step such as 1 or -1")
     start, stop, step = (to_index(fx, v, at, "a bound of range") for v, at in parts)
-    runs = None not in known and len(range(*known)) > 0  # type: ignore[arg-type]  # None is excluded
+    runs = all(isinstance(v, int) for v in fixed) and len(range(*fixed)) > 0
     inside = assigned_in(s.body)
     var = fx.vars[name]
     if name in inside:
@@ -208,6 +201,14 @@ def _unrolled(fx: Fx, s: ast.For, call: ast.Call) -> None:
             f"mp.static_range would write the body {len(trips)} times; the limit is {_MAX_UNROLL}",
             call,
             help="use range",
+        )
+    fx.unrolled += len(trips)
+    if fx.unrolled > _MAX_TOTAL:
+        raise fx.fail(
+            "MPG_PY_1025",
+            f"mp.static_range writes more than {_MAX_TOTAL} bodies in this function",
+            call,
+            help="use range for the outer loop",
         )
     var = fx.vars[name]
     inside = assigned_in(s.body)

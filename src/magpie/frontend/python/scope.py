@@ -43,9 +43,10 @@ def _named(target: ast.expr) -> Iterator[tuple[str, bool]]:
 
 
 def bindings(source: Source) -> dict[str, int]:
-    """Every local variable with its number of assignments. A `for` target counts only (and twice) if its body assigns it:
+    """Every local variable with its number of assignments.
 
-    without that, each loop has a variable of its own, even if several loops use one name.
+    A `for` target counts only if the loop's body assigns it, and then twice: otherwise each loop has a variable of its
+    own, even if several loops use one name.
     """
     if source.counts is None:
         counts = dict.fromkeys(
@@ -65,6 +66,10 @@ def bindings(source: Source) -> dict[str, int]:
         for name in fields:  # p.x = ... changes the variable p, and makes no variable of a name from outside
             if name in counts:
                 counts[name] += 1
+        read = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        for name in counts:
+            if name.startswith("_") and name not in read:
+                counts[name] = min(counts[name], 1)  # q, _ = divmod(a, b): it may take values of any type
         source.counts = counts
     return source.counts
 

@@ -30,6 +30,8 @@ from magpie.frontend.python.values import (
 )
 from magpie.frontend.python.views import _pointer_at, load, shape_items, store, subscript_view
 from magpie.ir.nodes import Node
+from magpie.language._builtin import Builtin
+from magpie.language.declare import DeviceFunction
 
 __all__ = ["assign_to", "meet", "unpack"]
 
@@ -401,6 +403,8 @@ def _expression(fx: Fx, s: ast.Expr) -> None:
     if isinstance(e, ast.Constant):
         return  # a docstring, or ...
     val = fx.expr(e)
+    if isinstance(val, Const) and isinstance(val.value, Builtin | DeviceFunction) and not isinstance(e, ast.Call):
+        raise fx.fail("MPG_PY_1012", f"{fx.text(e)} is not called", e, help=f"write {fx.text(e)}()")
     if not isinstance(e, ast.Call | ast.NamedExpr) and (is_number(val) or list(flatten(val))):
         fx.warn("MPG_PY_1032", f"the value of {fx.text(e)} is never used", s, "assign it, or remove the statement")
 

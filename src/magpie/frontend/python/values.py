@@ -16,7 +16,7 @@ from magpie.ir.nodes import Array, Node
 
 __all__ = [
     "Const", "Dim", "ElemRef", "Fixed", "Free", "Lazy", "Num", "Pointer", "Shape", "Struct", "Table", "Tuple", "Val",
-    "View", "describe", "flatten", "is_number", "rebuild", "same_struct", "skeleton",
+    "View", "describe", "flatten", "is_number", "known", "plural", "rebuild", "same_struct", "skeleton",
 ]  # fmt: skip
 
 
@@ -168,6 +168,18 @@ class Table(Val):
         self.values = values  # flat, row major
         self.shape = shape
         self.indices = indices
+
+
+def known(val: Val) -> Any:
+    """The compile-time number behind ``val``, also of a declared type; None if there is none."""
+    if isinstance(val, Const):
+        return val.value if isinstance(val.value, int | float) else None
+    return val.node.attrs["value"] if isinstance(val, Num) and val.node.op == "const" else None
+
+
+def plural(count: int, what: str) -> str:
+    """``2 dimensions``."""
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def is_number(val: Val) -> bool:

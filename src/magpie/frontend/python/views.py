@@ -28,6 +28,8 @@ from magpie.frontend.python.values import (
     View,
     describe,
     is_number,
+    known,
+    plural,
 )
 from magpie.ir.nodes import ConstArray, LocalArray, Node, SharedArray
 
@@ -110,7 +112,7 @@ def dimension(fx: Fx, val: Val, rank: int, at: ast.AST, what: str) -> int:
     if type(d) is not int or not -rank <= d < rank:
         raise fx.fail(
             "MPG_PY_1011",
-            f"{what} has {rank} dimension{'s' * (rank != 1)}, and no number {d}",
+            f"{what} has {plural(rank, 'dimension')}, and no number {d}",
             at,
             help=f"use 0{f' to {rank - 1}' if rank > 1 else ''}" if rank else "it has none",
         )
@@ -178,7 +180,7 @@ def subscript_view(fx: Fx, base: View, e: ast.Subscript) -> View:
     if len(vals) > base.rank:
         raise fx.fail(
             "MPG_PY_1011",
-            f"{_shown(base)} has {base.rank} dimension{'s' * (base.rank != 1)}, and {len(vals)} indices are given",
+            f"{_shown(base)} has {plural(base.rank, 'dimension')}, and {len(vals)} indices are given",
             e,
             help=f"give {base.rank}" if base.rank else "read it with [()]",
         )
@@ -239,7 +241,7 @@ def _check_literal(fx: Fx, base: View, d: int, dim: Free, value: int, at: ast.ex
     if isinstance(n, int) and value >= n:
         raise fx.fail(
             "MPG_PY_1033",
-            f"index {value} is out of bounds: {name} has {n} element{'s' * (n != 1)} along dimension {d}",
+            f"index {value} is out of bounds: {name} has {plural(n, 'element')} along dimension {d}",
             at,
             help=f"use 0 to {n - 1}" if n else "the array is empty",
         )
@@ -297,23 +299,17 @@ def _bound(fx: Fx, base: View, k: int, at: ast.expr | None) -> Node | None:
 
 def _tuple_item(fx: Fx, base: Tuple, e: ast.Subscript) -> Val:
     val = fx.expr(e.slice)
-    known = (
-        val.value
-        if isinstance(val, Const)
-        else val.node.attrs["value"]
-        if isinstance(val, Num) and val.node.op == "const"
-        else None
-    )
-    if isinstance(known, int):
+    at = known(val)
+    if isinstance(at, int):
         n = len(base.items)
-        if not -n <= known < n:
+        if not -n <= at < n:
             raise fx.fail(
                 "MPG_PY_1011",
-                f"the tuple has {n} values, and no number {known}",
+                f"the tuple has {n} values, and no number {at}",
                 e.slice,
                 help=f"use 0 to {n - 1}" if n else "it is empty",
             )
-        return base.items[known]
+        return base.items[at]
     if isinstance(e.slice, ast.Slice):
         raise fx.fail(
             "MPG_PY_1001", "a slice of a tuple is not possible in a kernel", e, help="name the values: (t[0], t[1])"
@@ -424,7 +420,7 @@ def element_indices(fx: Fx, view: View, val: Val, at: ast.AST) -> tuple[Node, ..
     if len(items) != view.rank:
         raise fx.fail(
             "MPG_PY_1011",
-            f"{_shown(view)} has {view.rank} dimension{'s' * (view.rank != 1)}, and {len(items)} indices are given",
+            f"{_shown(view)} has {plural(view.rank, 'dimension')}, and {len(items)} indices are given",
             at,
             help="pass a tuple with one index per dimension" if view.rank != 1 else "pass one index",
         )
@@ -484,7 +480,10 @@ def _attribute_of_constant(fx: Fx, base: Const, e: ast.Attribute) -> Val:
         value = getattr(owner, e.attr, missing)
         if value is missing:
             raise fx.fail(
-                "MPG_PY_1014", f"{owner.__name__} has no attribute {e.attr}", e, help=_did_you_mean(e.attr, dir(owner))
+                "MPG_PY_1014",
+                f"{fx.text(e.value)} has no attribute {e.attr}",
+                e,
+                help=_did_you_mean(e.attr, dir(owner)),
             )
         if not owner.__name__.startswith("magpie") and owner.__name__ != "math":
             fx.module.dependencies.name(vars(owner), e.attr, value)
