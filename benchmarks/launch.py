@@ -2,7 +2,7 @@
 
     python benchmarks/launch.py
 
-Medians of 15 rounds of 5000 launches, in microseconds, the cases taking turns. One workgroup runs on the calling
+Medians of 101 rounds of 500 launches, in microseconds, the cases taking turns. One workgroup runs on the calling
 thread, so this is the price of the launch itself: looking up the code, packing the arguments, the native call.
 """
 
@@ -36,7 +36,7 @@ def add2(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2
         out[i, j] = x[i, j] + y[i, j]
 
 
-def per_call(run: Callable[[], None], count: int = 5000) -> float:
+def per_call(run: Callable[[], None], count: int = 500) -> float:
     """Microseconds of one call."""
     start = time.perf_counter()
     for _ in range(count):
@@ -62,7 +62,7 @@ def main() -> None:
     times: dict[str, list[float]] = {name: [] for name in cases}
     for run in cases.values():
         run()
-    for _ in range(15):
+    for _ in range(101):
         for name, run in cases.items():
             times[name].append(per_call(run))
     print("host time of a launch, medians in us")

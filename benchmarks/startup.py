@@ -41,9 +41,17 @@ print((imported - start) * 1e3, (end - begin) * 1e3, "llvmlite" in sys.modules)
 
 def child(script: Path, cache: str) -> tuple[float, float]:
     """Milliseconds of the import and of the first call in a fresh process."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MAGPIE_")}
-    environment |= {"MAGPIE_CACHE_DIR": cache, "MAGPIE_BACKEND": "cpu"}
-    out = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True).stdout
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith("MAGPIE_") and k != "PYTHONDONTWRITEBYTECODE"
+    }
+    # Bytecode goes to a folder of this run: an installed package has it.
+    environment |= {
+        "MAGPIE_CACHE_DIR": cache,
+        "MAGPIE_BACKEND": "cpu",
+        "PYTHONPYCACHEPREFIX": str(script.parent / "pyc"),
+    }
+    command = [sys.executable, str(script)]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     imported, first, _ = out.split()
     return float(imported), float(first)
 

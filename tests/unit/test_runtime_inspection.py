@@ -28,7 +28,7 @@ def matrix(x: mp.Array[mp.f32]):
 
 @mp.kernel
 def wrong(x: mp.Array[mp.f32]):
-    x[mp.global_id(0)] = undefined_name
+    x[mp.global_id(0)] = undefined_name  # noqa: F821
 
 
 def test_compile_from_annotations(tmp_path):

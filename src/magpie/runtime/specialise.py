@@ -218,7 +218,6 @@ class Specialiser:
             found = self._from_disk(store, source_key, args, state, variant, device, options)
             if found is not None:
                 return found
-        _expect_compile(device.backend)
         from magpie.runtime.compiling import ir_key, reports_places, with_facts
 
         lowering = self.lower(args)
@@ -259,18 +258,10 @@ class Specialiser:
     ) -> Specialisation:
         from magpie.runtime.compiling import compile_artifact, with_facts
 
-        _expect_compile(device.backend)
         kernel = with_facts(self.lower(args).kernel, variant)
         artifact = compile_artifact(kernel, device.backend, options)
         loaded = device.driver.load(device.index, artifact, checked=options.checked)
         return Specialisation(args, variant, device, options, artifact, loaded, state.changed, False)
-
-
-def _expect_compile(backend_id: str) -> None:
-    """Something will be compiled: let the backend begin to load its compiler while the frontend works."""
-    prepare = getattr(find_backend(backend_id), "expect_compile", None)
-    if prepare is not None:
-        prepare()
 
 
 def args_key(args: tuple[Arg, ...]) -> Any:
