@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from magpie.backends.cpu.gang import GangBase, Storage
+from magpie.backends.cpu.gang import Env, GangBase, Storage
+from magpie.backends.cpu.guards import check, promising
+from magpie.backends.cpu.launch_block import CANCEL_FROM_ARGUMENTS
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import Block, constant, element
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node, Region, Slot, walk
 from magpie.ir.ops import OPS, Effect
 
-__all__ = ["ControlMixin", "LoopFrame", "harmless"]
+__all__ = ["ControlMixin", "LoopFrame", "harmless", "poll_cancel"]
 
 # An arm of at most this many pure nodes is executed under its mask without a branch around it.
 _SHORT = 12
@@ -65,6 +67,27 @@ class LoopFrame:
     live: str = ""
     skip: str = ""
     skipped: bool = False  # some lanes may have gone to `step` already
+
+
+def poll_cancel(env: Env) -> None:
+    """Count a trip; every 2**16 of them leave the kernel if the launch is cancelled."""
+    c = env.code
+    if not env.trips:
+        env.trips = c.alloca("i32")
+        c.entry.lines.append(f"  store i32 0, ptr {env.trips}")
+        env.leave = c.block("cancelled")
+        env.leave.end = "  ret void"
+    n = c.op(f"add i32 {c.op(f'load i32, ptr {env.trips}')}, 1")
+    c.do(f"store i32 {n}, ptr {env.trips}")
+    look, on = c.block("look"), c.block("on")
+    low = c.op(f"and i32 {n}, 65535")
+    c.cbr(c.op(f"icmp eq i32 {low}, 0"), look, on)
+    c.place(look)
+    p = c.op(f"getelementptr i8, ptr %args, i64 {CANCEL_FROM_ARGUMENTS}")
+    flag = c.op(f"load atomic i32, ptr {p} monotonic, align 4")
+    assert env.leave is not None
+    c.cbr(c.op(f"icmp eq i32 {flag}, 0"), on, env.leave)
+    c.place(on)
 
 
 def harmless(region: Region) -> bool:
@@ -298,6 +321,8 @@ class ControlMixin(GangBase):
         header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
         frame = LoopFrame(node, tail, exit_, self.depth)
         ragged = node in shapes.ragged
+        if ragged and saved is None:
+            self.full_trips(node, exit_)
         if ragged:
             frame.live = c.alloca(self.masks.type, 64)
             self.store_mask(saved, frame.live)
@@ -322,6 +347,7 @@ class ControlMixin(GangBase):
             c.cbr(self.masks.any(self.mask), some, exit_)
             c.place(some)
         self.region(step)
+        self.poll(node)
         if ragged and any(n in shapes.leaks for n in step):
             c.cbr(self.masks.any(self.load_mask(frame.live)), header, exit_)
         c.br(header)
@@ -330,6 +356,45 @@ class ControlMixin(GangBase):
         self.stopped = False
         self.dirty = False
         self.rejoin(saved, node, before)
+
+    def poll(self, node: Node) -> None:
+        """At the back edge of a loop that may never end: look for a cancelled launch every 2**16 trips (RULES 18)."""
+        if node.attrs.get("counted") is None and self.c.open:
+            poll_cancel(self.env)
+
+    def full_trips(self, node: Node, exit_: Block) -> None:
+        """The trips of a loop such as ``while i < n`` that all lanes make, without masks; then the masked loop goes on.
+
+        The state of a loop is in slots, so the masked loop takes over at the start of any trip.
+        """
+        body, step = node.regions
+        at = next((k for k, n in enumerate(body) if not (OPS[n.op].pure or n.op == "slot_get")), None)
+        if at is None or body[at].op != "break_if" or not promising(body[at].args[0], self.env):
+            return
+        shapes, c = self.env.shapes, self.c
+        rest = body[at + 1 :] + step
+        if node in shapes.skips or any(n in shapes.leaks or n.op in ("break_if", "break") for n in rest):
+            return
+        header, more, tail, masked = c.block("full"), c.block("trip"), c.block("step"), c.block("ragged")
+        before = dict(self.map)
+        c.br(header)
+        c.place(header)
+        for n in body[:at]:
+            self.visit(n)
+        assumed: dict[Node, bool] = {}
+        c.cbr(check(self, body[at].args[0], False, assumed), more, masked)
+        c.place(more)
+        self.frames.append(LoopFrame(node, tail, exit_, self.depth))
+        self.region(body, at + 1)
+        c.br(tail)
+        c.place(tail)
+        self.region(step)
+        self.poll(node)
+        c.br(header)
+        self.frames.pop()
+        self.stopped = False
+        self.map = before
+        c.place(masked)
 
     @property
     def at_loop_level(self) -> bool:

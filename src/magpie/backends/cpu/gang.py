@@ -89,6 +89,8 @@ class Env:
     sites: list[dict[str, object]] = field(default_factory=list)
     used: set[Node] = field(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
+    trips: str = ""  # counter of the trips of endless loops
+    leave: Block | None = None  # leaves the kernel
     record_word: int = 0  # where the launch block has the record buffer
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from magpie.backends.cpu.gang import Env
-from magpie.backends.cpu.spmd import Gang
+from magpie.backends.cpu.gang import Env, GangBase
 from magpie.backends.cpu.values import Value
 from magpie.ir.nodes import Node, Region
 from magpie.ir.ops import OPS
 
-__all__ = ["Guard", "find_guard", "guard_check"]
+__all__ = ["Guard", "check", "find_guard", "guard_check", "promising"]
 
 _ORDERED = ("lt", "le", "gt", "ge")
 _INVERSE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
@@ -26,7 +25,7 @@ def find_guard(nodes: Region, env: Env) -> Guard | None:
             if env.shapes.of(cond).kind == 0:
                 return None
             order = _closure(cond, nodes)
-            if order is None or not _promising(cond, env):
+            if order is None or not promising(cond, env):
                 return None
             then, else_ = node.regions
             leaves = len(then) == 1 and then[0].op == "return"
@@ -50,33 +49,34 @@ def _closure(cond: Node, nodes: Region) -> list[Node] | None:
     return out[::-1]
 
 
-def _promising(cond: Node, env: Env) -> bool:
+def promising(cond: Node, env: Env) -> bool:
     """Whether a whole gang may well agree: comparisons by order of lines, joined by and, or, not."""
     if cond.op in ("and", "or", "not") and cond.dtype.is_bool:
-        return all(_promising(a, env) for a in cond.args)
+        return all(promising(a, env) for a in cond.args)
     if env.shapes.of(cond).kind == 0:
         return True
     return cond.op in _ORDERED and all(env.shapes.of(a).kind < 2 for a in cond.args) and cond.args[0].dtype.is_int
 
 
-def guard_check(probe: Gang, guard: Guard, assumed: dict[Node, bool]) -> str:
+def guard_check(probe: GangBase, guard: Guard, assumed: dict[Node, bool]) -> str:
     """An i1: the guard goes its way in every lane. ``assumed`` gets the truth values that follow from it."""
     _, order, want = guard
     for node in order:
         if node not in probe.map and not (node.type is not None and node.dtype.is_bool):
             probe.map[node] = probe.pure(node)
-    return _check(probe, guard[0].args[0], want, assumed)
+    return check(probe, guard[0].args[0], want, assumed)
 
 
-def _check(probe: Gang, node: Node, want: bool, assumed: dict[Node, bool]) -> str:
+def check(probe: GangBase, node: Node, want: bool, assumed: dict[Node, bool]) -> str:
+    """An i1: ``node`` is ``want`` in every lane."""
     c = probe.c
     if (node.op == "and" and want) or (node.op == "or" and not want):
-        parts = [_check(probe, a, want, assumed) for a in node.args]
+        parts = [check(probe, a, want, assumed) for a in node.args]
         assumed[node] = want
         return c.op(f"and i1 {parts[0]}, {parts[1]}")
     if node.op == "not":
         assumed[node] = want
-        return _check(probe, node.args[0], not want, assumed)
+        return check(probe, node.args[0], not want, assumed)
     if node.op in _ORDERED:
         a, b = (probe.map[x] for x in node.args)
         found = probe.difference(node, a, b) if a.kind != 2 and b.kind != 2 else None
@@ -97,7 +97,7 @@ def _check(probe: Gang, node: Node, want: bool, assumed: dict[Node, bool]) -> st
     return m.all(mask if want else m.not_(mask))
 
 
-def _value(probe: Gang, node: Node) -> Value:
+def _value(probe: GangBase, node: Node) -> Value:
     """The value of a node that may rest on bools that were not computed yet."""
     stack = [node]
     while stack:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from magpie.backends.cpu import abi
+from magpie.backends.cpu.control import poll_cancel
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.guards import find_guard, guard_check
 from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
@@ -178,6 +179,8 @@ class _Kernel:
         c.br(head)
         c.place(done)
         c.ret()
+        if self.env.leave is not None:
+            c.blocks.append(self.env.leave)
         entry.end = f"  br label %{head.label}"
         attributes = function_attributes(self.target)
         text = c.function(
@@ -196,6 +199,7 @@ class _Kernel:
                 "dynamic": [(s.type.itemsize, s.rank) for s in self.kernel.shared if s.dynamic],
             },
             "records": bool(self.env.sites),
+            "polls": bool(self.env.trips),
             "sites": self.env.sites,
         }
         return Emitted(self.module.text(), info, tuple(sorted(known)))
@@ -332,6 +336,8 @@ class _Kernel:
         c.br(step)
         c.place(step)
         self.items(item.step)
+        if item.node.attrs.get("counted") is None and c.open:
+            poll_cancel(self.env)
         c.br(header)
         self.loops.pop()
         c.place(exit_)

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from magpie.backends.cpu.spmd import supported
 from magpie.diagnostics import Diagnostic
-from magpie.ir.nodes import Kernel, walk
+from magpie.ir.nodes import Kernel, LocalArray, walk
 
 __all__ = ["validate"]
 
+# Local arrays of one gang lie in the arena; more than this is a mistake.
+_MOST_LOCAL = 1 << 28
+
 
 def validate(kernel: Kernel) -> list[Diagnostic]:
-    """Errors of control flow that no target can run, and for ops without code here."""
+    """Barriers that not all work-items reach, ops without code, local arrays beyond all bounds."""
     from magpie.passes import prepare
-    from magpie.passes.check import check
+    from magpie.passes.uniformity import check_barriers
 
-    prepared = prepare(kernel)
-    found = check(prepared)
-    for node in walk(prepared.body):
+    ready = prepare(kernel)
+    found = list(check_barriers(ready))
+    for node in walk(ready.body):
         if not supported(node.op):
             found.append(Diagnostic("MPG_CPU_1001", f"the cpu backend has no code for '{node.op}'", node.loc))
+    size = sum(_bytes(array) for array in ready.locals)
+    if size * 64 > _MOST_LOCAL:
+        found.append(
+            Diagnostic(
+                "MPG_CPU_1004",
+                f"local arrays of {size} bytes a work-item are too large",
+                ready.locals[0].loc or ready.loc,
+            )
+        )
     return found
+
+
+def _bytes(array: LocalArray) -> int:
+    n = array.type.itemsize
+    for extent in array.shape:
+        n *= extent
+    return n
