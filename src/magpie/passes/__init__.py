@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from magpie.ir.nodes import Kernel
 
 __all__ = ["prepare"]
 
 
-def prepare(kernel: Kernel) -> Kernel:
-    """What every backend starts from: no calls, no structs, no `trip_count`, no dead values, slots split into webs."""
+def prepare(kernel: Kernel, *, native_math: Set[tuple[str, str]] | None = None) -> Kernel:
+    """What every backend starts from: no calls, no structs, no `trip_count`, no dead values, slots split into webs.
+
+    ``native_math`` is what `magpie.passes.math_library.lower_math` leaves to the backend; None leaves it all math ops.
+    """
     from magpie.passes.dce import drop_dead
     from magpie.passes.expand import expand
     from magpie.passes.inline import inline_calls
@@ -16,6 +21,10 @@ def prepare(kernel: Kernel) -> Kernel:
     from magpie.passes.webs import split_webs
 
     kernel = inline_calls(kernel)
+    if native_math is not None:
+        from magpie.passes.math_library import lower_math
+
+        kernel = lower_math(kernel, native_math)
     kernel = split_structs(kernel)
     kernel = expand(kernel)
     kernel = drop_dead(kernel)

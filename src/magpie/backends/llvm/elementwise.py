@@ -76,6 +76,12 @@ class Ops(Casts):
     def emit(self, node: Node, args: list[str], t: DType, elem: str) -> str:
         """The value of a pure node. ``t`` is the type of its first operand, ``elem`` how that is held."""
         op = node.op
+        if self.fast and "strict" in node.attrs:  # of the math library, which rounding errors are part of
+            fast, self.fast = self.fast, ""
+            try:
+                return self.emit(node, args, t, elem)
+            finally:
+                self.fast = fast
         method = _METHODS.get(op)
         if method is not None:
             return method(self, op, t, elem, args)
