@@ -3,20 +3,21 @@
     python benchmarks/bench_math_accuracy.py                                       # everything
     python benchmarks/bench_math_accuracy.py --stride 4099 --count 20000 sin pow   # a sample of some functions
 
-f32 functions of one argument run over all 2**32 bit patterns on the cpu backend, against NumPy in f64; mpmath decides
-the worst case, and all cases within 0.1 ulp of the bound of 2. Functions of two arguments, and f64, run over random
-arguments of several kinds (10**6 of them) and all special ones, against mpmath (f32: against NumPy, as above).
+f32 functions of one argument run over all 2**32 bit patterns on the cpu backend, against the library's own f64
+functions, which mpmath checks below, or against NumPy (``--reference numpy``); mpmath decides the worst case, and all
+cases within 0.1 ulp of the bound of 2. Functions of two arguments, and f64, run over random arguments of several kinds
+(10**6 of them) and all special ones, against mpmath (f32: NumPy in f64).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from math_reference import (
     UNARY,
     device_kernel,
     exact_error,
+    library_function,
     numpy_f64,
     random_f64,
     specials,
@@ -46,32 +48,30 @@ os.environ.setdefault("MAGPIE_CPU_THREADS", "1")  # processes share the work
 def apply(op: str, dtype: Any, *args: Any) -> Any:
     """``op`` of the library over arrays, on the cpu backend."""
     out = np.empty(args[0].shape, dtype.numpy)
-    device_kernel_of(op, dtype).launch(grid=mp.cdiv(max(len(out), 1), 256), block=256, args=(*args, out), device="cpu")
+    device_kernel(op, dtype).launch(grid=mp.cdiv(max(len(out), 1), 256), block=256, args=(*args, out), device="cpu")
     return out
 
 
-def device_kernel_of(op: str, dtype: Any, kept: dict[Any, Any] = {}) -> Any:  # noqa: B006  (the cache is the point)
-    if (op, dtype) not in kept:
-        kept[op, dtype] = device_kernel(op, dtype)
-    return kept[op, dtype]
+@mp.func
+def error_in_ulps(got: mp.f32, r: mp.f64):
+    """The error in ulps of f32; infinite where the kind of value or the sign is wrong."""
+    g = mp.f64(got)
+    e = mp.max(mp.min((mp.bitcast(mp.abs(r), mp.i64) >> 52) - 1023, 127), -126)
+    scale = mp.bitcast((1023 + 23 - e) << 52, mp.f64)
+    # beyond the largest number an infinity counts as the next power of two would
+    limited = mp.select(mp.isinf(g), mp.copysign(3.402823669209385e38, g), g)
+    d = mp.abs(limited - r) * scale
+    d = mp.select(mp.abs(r) >= 3.402823669209385e38, mp.select(mp.isinf(g), 0.0, mp.inf), d)
+    d = mp.select((mp.bitcast(g, mp.i64) ^ mp.bitcast(r, mp.i64)) < 0, mp.inf, d)
+    bad = mp.select(mp.isnan(g) & mp.isnan(r), 0.0, mp.inf)
+    return mp.f32(mp.select(mp.isnan(g) | mp.isnan(r), bad, d))
 
 
 @mp.kernel
 def ulps_f32(got: mp.Array[mp.f32], reference: mp.Array[mp.f64], error: mp.Array[mp.f32]):
-    """Errors in ulps of f32; infinite where the kind of value or the sign is wrong."""
     i = mp.global_id(0)
     if i < got.shape[0]:
-        g = mp.f64(got[i])
-        r = reference[i]
-        e = mp.max(mp.min((mp.bitcast(mp.abs(r), mp.i64) >> 52) - 1023, 127), -126)
-        scale = mp.bitcast((1023 + 23 - e) << 52, mp.f64)
-        # beyond the largest number an infinity counts as the next power of two would
-        limited = mp.select(mp.isinf(g), mp.copysign(3.402823669209385e38, g), g)
-        d = mp.abs(limited - r) * scale
-        d = mp.select(mp.abs(r) >= 3.402823669209385e38, mp.select(mp.isinf(g), 0.0, mp.inf), d)
-        d = mp.select((mp.bitcast(g, mp.i64) ^ mp.bitcast(r, mp.i64)) < 0, mp.inf, d)
-        bad = mp.select(mp.isnan(g) & mp.isnan(r), 0.0, mp.inf)
-        error[i] = mp.f32(mp.select(mp.isnan(g) | mp.isnan(r), bad, d))
+        error[i] = error_in_ulps(got[i], reference[i])
 
 
 def errors_f32(got: Any, reference: Any) -> Any:
@@ -79,6 +79,21 @@ def errors_f32(got: Any, reference: Any) -> Any:
     error = np.empty(len(got), np.float32)
     ulps_f32.launch(grid=mp.cdiv(len(got), 256), block=256, args=(got, reference, error), device="cpu")
     return error
+
+
+@functools.cache
+def own_reference(op: str) -> Any:
+    """A kernel that measures bit patterns start, start + stride, ... against the library's f64 function."""
+    single, double = library_function(op, mp.f32), library_function(op, mp.f64)
+
+    @mp.kernel
+    def measure(start: mp.i64, stride: mp.i64, error: mp.Array[mp.f32]):
+        i = mp.global_id(0)
+        if i < error.shape[0]:
+            x = mp.bitcast(mp.u32(start + i * stride), mp.f32)
+            error[i] = error_in_ulps(single(x), double(mp.f64(x)))
+
+    return measure
 
 
 def close_calls(op: str, args: tuple[Any, ...], got: Any, error: Any) -> tuple[float, tuple[float, ...]]:
@@ -93,37 +108,44 @@ def close_calls(op: str, args: tuple[Any, ...], got: Any, error: Any) -> tuple[f
     return worst, at
 
 
-def _unary_part(op: str, stride: int, span: tuple[int, int]) -> tuple[float, tuple[float, ...]]:
-    """The worst case among every ``stride``-th bit pattern of ``span``; for odd and even functions those are positive,
-    and the negative ones must give the same bits but for the sign."""
-    reference, parity = numpy_f64(op), PARITY.get(op)
+def _unary_part(op: str, stride: int, numpy: bool, span: tuple[int, int]) -> tuple[float, tuple[float, ...]]:
+    """The worst case among every ``stride``-th bit pattern of ``span``.
+
+    For odd and even functions these are positive, and the negative ones must give the same bits but for the sign.
+    """
+    parity = PARITY.get(op)
     best: tuple[float, tuple[float, ...]] = (0.0, (0.0,))
     for start in range(span[0], span[1], CHUNK * stride):
         bits = np.arange(start, min(start + CHUNK * stride, span[1]), stride, dtype=np.int64).astype(np.uint32)
         x = bits.view(np.float32)
-        with np.errstate(all="ignore"):
-            wide = reference(x.astype(np.float64))
-        got = apply(op, mp.f32, x)
-        error = errors_f32(got, wide)
+        if numpy or parity is not None:
+            got = apply(op, mp.f32, x)
+        if numpy:
+            with np.errstate(all="ignore"):
+                error = errors_f32(got, numpy_f64(op)(x.astype(np.float64)))
+        else:
+            error = np.empty(len(bits), np.float32)
+            own_reference(op).launch(grid=mp.cdiv(len(bits), 256), block=256, args=(start, stride, error), device="cpu")
         if error.max() > best[0]:
-            best = max(best, close_calls(op, (x,), got, error))
+            best = max(best, close_calls(op, (x,), apply(op, mp.f32, x), error))
         if parity is not None:
             mirrored = apply(op, mp.f32, (bits | np.uint32(1 << 31)).view(np.float32)).view(np.uint32)
             differ = mirrored != (got.view(np.uint32) ^ np.uint32((1 << 31) * (parity == "odd")))
-            if np.any(differ & ~np.isnan(got)):
-                return math.inf, (float(x[np.flatnonzero(differ)[0]]),)
+            wrong = np.flatnonzero(differ & ~np.isnan(got))
+            if len(wrong):
+                return math.inf, (float(x[wrong[0]]),)
     return best
 
 
-def unary_f32(op: str, stride: int, processes: int) -> tuple[float, tuple[float, ...], int]:
+def unary_f32(op: str, stride: int, numpy: bool, processes: int) -> tuple[float, tuple[float, ...], int]:
     total = 1 << (31 if op in PARITY else 32)
     step = -(-total // 64) // stride * stride or stride
     spans = [(s, min(s + step, total)) for s in range(0, total, step)]
     count = len(range(0, total, stride)) * (2 if op in PARITY else 1)
     if processes == 1:
-        return *max(map(partial(_unary_part, op, stride), spans)), count
+        return *max(map(functools.partial(_unary_part, op, stride, numpy), spans)), count
     with ProcessPoolExecutor(processes) as pool:
-        return *max(pool.map(partial(_unary_part, op, stride), spans)), count
+        return *max(pool.map(functools.partial(_unary_part, op, stride, numpy), spans)), count
 
 
 def binary_f32(op: str, count: int) -> tuple[float, tuple[float, ...], int]:
@@ -163,9 +185,9 @@ def any_f64(op: str, count: int, processes: int) -> tuple[float, tuple[float, ..
     got = apply(op, mp.f64, *args)
     parts = [([a[k :: 8 * processes] for a in args], got[k :: 8 * processes]) for k in range(8 * processes)]
     if processes == 1:
-        return *max(map(partial(_f64_part, op), parts)), len(got)
+        return *max(map(functools.partial(_f64_part, op), parts)), len(got)
     with ProcessPoolExecutor(processes) as pool:
-        return *max(pool.map(partial(_f64_part, op), parts)), len(got)
+        return *max(pool.map(functools.partial(_f64_part, op), parts)), len(got)
 
 
 def exact_cases(op: str, dtype: Any, count: int) -> int:
@@ -208,6 +230,9 @@ def main() -> None:
         "--count", type=int, default=10**6, help="random arguments of f64 and of two-argument functions"
     )
     parser.add_argument("--only", choices=["f32", "f64"], help="one format")
+    parser.add_argument(
+        "--reference", choices=["magpie", "numpy"], default="magpie", help="of f32: whose f64 functions"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     failed = False
@@ -229,7 +254,7 @@ def main() -> None:
             elif op in BINARY:
                 worst, at, count = binary_f32(op, options.count)
             else:
-                worst, at, count = unary_f32(op, options.stride, options.processes)
+                worst, at, count = unary_f32(op, options.stride, options.reference == "numpy", options.processes)
             failed |= worst > BOUND
             shown = ", ".join(float(x).hex() for x in at)
             seconds = time.perf_counter() - start

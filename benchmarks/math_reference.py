@@ -6,6 +6,7 @@ denormal. A NaN for a NaN and an infinity for an infinity is no error; the wrong
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -24,6 +25,7 @@ __all__ = [
     "device_kernel",
     "exact_error",
     "exact_value",
+    "library_function",
     "numpy_f64",
     "random_f64",
     "specials",
@@ -89,9 +91,15 @@ def numpy_f64(op: str) -> Callable[..., Any]:
     return _NUMPY.get(op) or getattr(np, op)  # type: ignore[no-any-return]
 
 
+def library_function(op: str, dtype: Any) -> Any:
+    """The library's device function for ``op`` on f32 or f64."""
+    return getattr(import_module(f"magpie.lib.math.{FUNCTIONS[op]}"), f"{op}_{dtype.name}")
+
+
+@functools.cache
 def device_kernel(op: str, dtype: Any) -> Any:
     """A kernel ``out[i] = f(x[i])``, or ``f(x[i], y[i])``, with the library's function for ``op``."""
-    function = getattr(import_module(f"magpie.lib.math.{FUNCTIONS[op]}"), f"{op}_{dtype.name}")
+    function = library_function(op, dtype)
     if op in BINARY or op in ("fmod", "remainder", "ldexp"):
 
         @mp.kernel
