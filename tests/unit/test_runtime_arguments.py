@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import sys
+import types
 
 import ml_dtypes
 import numpy as np
@@ -287,6 +289,11 @@ class _DLPack:
         return self.array.__dlpack_device__()
 
 
+class _OldDLPack(_DLPack):
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+
 class _OnCuda:
     shape = (2,)
 
@@ -301,11 +308,16 @@ class _OnCuda:
         return (2, 0)
 
 
-@pytest.mark.parametrize("wrap", [_Interface, _DLPack])
+@pytest.mark.parametrize("wrap", [_Interface, _DLPack, _OldDLPack])
 def test_other_libraries_share_their_memory(wrap):
     x, y = f32(1, 2), f32(1, 1)
     for _ in range(2):
-        saxpy[1, 256](1.0, wrap(x), wrap(y) if wrap is _Interface else y)
+        saxpy[1, 256](1.0, wrap(x), wrap(y))
+    assert y.tolist() == [3, 5]
+    y.flags.writeable = False
+    if wrap is not _OldDLPack:  # which cannot say so
+        with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1005"):
+            saxpy[1, 256](1.0, wrap(x), wrap(y))
     assert y.tolist() == [3, 5]
 
 
@@ -323,7 +335,68 @@ def test_bfloat16_arrays():
 
 
 def test_subclass_and_scalar_array():
-    matrix = np.matrix([[1.0, 2.0]], dtype=np.float32)
+    class Sub(np.ndarray):
+        pass
+
+    matrix = np.array([[1.0, 2.0]], np.float32).view(Sub)
     out = np.zeros((1, 2), np.float32)
     copy2[1, (2, 1)](matrix, out)
     assert out.tolist() == [[1, 2]]
+
+
+class _TorchTensor:
+    """What a launch asks of a torch tensor."""
+
+    def __init__(self, array, dtype="torch.float32", device="cpu", requires_grad=False):
+        self.array = array
+        self.dtype = dtype
+        self.device = types.SimpleNamespace(type=device.partition(":")[0], __str__=lambda: device)
+        self.requires_grad = requires_grad
+        self.shape = array.shape
+
+    def numpy(self):
+        if self.dtype == "torch.bfloat16":
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self.array
+
+    def view(self, dtype):
+        assert dtype == "int16"
+        return _TorchTensor(self.array.view(np.int16), "torch.int16")
+
+    def __dlpack__(self, **options):
+        raise AssertionError("numpy() keeps what DLPack loses")
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+_TorchTensor.__module__ = "torch"
+
+
+def test_torch_tensors(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(int16="int16"))
+    x, y = f32(1, 2), f32(1, 1)
+    saxpy[1, 256](1.0, _TorchTensor(x), _TorchTensor(y))
+    assert y.tolist() == [2, 3]
+    with pytest.raises(mp.LaunchTypeError, match="detach"):
+        saxpy[1, 256](1.0, _TorchTensor(x, requires_grad=True), y)
+    with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1008"):
+        saxpy[1, 256](1.0, _TorchTensor(x, device="cuda:0"), y)
+    source = np.array([1, 2.5], ml_dtypes.bfloat16)
+    target = np.zeros(2, np.float32)
+    open_copy[1, 16](_TorchTensor(source, "torch.bfloat16"), target)
+    assert target.tolist() == [1, 2.5]
+
+
+def test_empty_arrays_of_huge_extent():
+    @mp.kernel
+    def extent(x, out):
+        out[0] = x.shape[1]
+
+    out = np.zeros(1, np.int64)
+    for n in (3, 1 << 40, 5, (1 << 32) + 7):
+        extent[1, 1](np.zeros((0, n), np.float32), out)
+        assert out[0] == n
+    x = np.broadcast_to(np.float32(1), (2, 1 << 36))
+    extent[1, 1](x, out)
+    assert out[0] == 1 << 36

@@ -19,7 +19,7 @@ from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg, WeakAr
 from magpie.records import record
 from magpie.runtime.arrays import foreign_array, is_array_like
 from magpie.runtime.buffer import Buffer, freed_error, type_name
-from magpie.runtime.keys import FREED, MAX_RANK, SMALL, ArrayKey, array_key
+from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
 from magpie.runtime.types import struct_type, type_of
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def numpy_key(array: numpy.ndarray[Any, Any], name: str) -> ArrayKey:
         array.ndim,
         contiguous=flags.c_contiguous,
         aligned=False,
-        small=array.size == 0 or span < SMALL,
+        small=is_small(array.shape, span),
         writable=flags.writeable,
         device=None,
     )

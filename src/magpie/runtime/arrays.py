@@ -53,12 +53,36 @@ def foreign_array(value: Any, name: str) -> numpy.ndarray[Any, Any]:
     if getattr(value, "__array_interface__", None) is not None:
         return np.asarray(value)
     try:
-        return np.from_dlpack(value)
+        array = np.from_dlpack(value)
+        return array if array.flags.writeable or _versioned(value) else _writable(array)
     except (BufferError, RuntimeError, TypeError, AttributeError, ValueError) as error:
         raise LaunchTypeError(
             f"argument {name!r}: {type(value).__name__} cannot be shared through DLPack: {error}",
             diagnostic="MPG_LAUNCH_1002",
         ) from None
+
+
+def _versioned(value: Any) -> bool:
+    """Whether the producer speaks DLPack 1.0, and so can say that an array is read-only."""
+    try:
+        value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return False
+    return True
+
+
+def _writable(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """The same memory, writable. NumPy takes what comes through the old protocol for read-only, knowing no better."""
+    import numpy as np
+
+    class Memory:
+        keep = array
+        __array_interface__ = {  # noqa: RUF012  # the protocol's form
+            **array.__array_interface__,
+            "data": (array.__array_interface__["data"][0], False),
+        }
+
+    return np.asarray(Memory())
 
 
 _DLPACK_DEVICES = {

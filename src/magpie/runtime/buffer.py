@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, StructType, Type
 from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError
-from magpie.runtime.keys import FREED, MAX_RANK, SMALL, ArrayKey, array_key
+from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
 from magpie.runtime.types import numpy_type
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Buffer:
             len(shape),
             contiguous=strides == _row_major(shape) or _is_contiguous(shape, strides),
             aligned=address % device.alignment == 0,
-            small=sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1 < SMALL,
+            small=is_small(shape, sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1),
             writable=True,
             device=device,
         )

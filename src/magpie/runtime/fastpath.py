@@ -136,7 +136,9 @@ def key_function(parameters: Sequence[Parameter]) -> Callable[..., Key]:
             parts.append(f"constant({a})")
         elif p.kind != "scalar":
             rest = f"other({a})" if p.kind == "any" else f"miss({a})"
-            numpy = f"({a}.dtype, {a}.ndim, {a}.flags.num, {a}.size < {SMALL}) if {a}.__class__ is ndarray"
+            # A size below the limit bounds the extents, too, but for an empty array: its shape is then part of the key.
+            size = f"{a}.size < {SMALL} if {a}.size else {a}.shape"
+            numpy = f"({a}.dtype, {a}.ndim, {a}.flags.num, {size}) if {a}.__class__ is ndarray"
             parts.append(f"{a}._key if {a}.__class__ is Buffer else {numpy} else {rest}")
     text = f"def key({_names(len(parameters))}):\n    return ({', '.join(parts)},)\n"
     names = {

@@ -4,7 +4,8 @@ A key is compared and hashed by identity, so that looking up the compiled code o
 Which facts it carries follows from DESIGN 9 and RULES 27:
 
 * `contiguous`: C order without gaps.
-* `small`: sum((extent - 1) * |stride|) + 1 is below 2**31 elements.
+* `small`: sum((extent - 1) * |stride|) + 1 is below 2**31 elements, and so is each extent (an array of shape (0, 2**40)
+  is not small).
 * `aligned`: the first element lies at a multiple of the device's alignment. Only mp arrays ever promise it. NumPy's own
   allocations lie at 16 mod 64 most of the time and by luck at 0: a fact that comes and goes with the allocator would
   compile two variants of one signature and gain nothing that can be relied on.
@@ -20,10 +21,15 @@ from magpie.frontend.signature import ArrayArg
 if TYPE_CHECKING:
     from magpie.runtime.device import Device
 
-__all__ = ["FREED", "MAX_RANK", "SMALL", "ArrayKey", "array_key"]
+__all__ = ["FREED", "MAX_RANK", "SMALL", "ArrayKey", "array_key", "is_small"]
 
 SMALL = 1 << 31
 MAX_RANK = 4
+
+
+def is_small(shape: tuple[int, ...], span: int) -> bool:
+    """The fact `small` of an array of this shape and span in elements."""
+    return span < SMALL and (not shape or max(shape) < SMALL)
 
 
 class ArrayKey:
