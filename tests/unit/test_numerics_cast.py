@@ -8,15 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-from magpie.backends.interp.numerics import fold, implementation
-from magpie.backends.interp.numerics.lanes import register_dtype
-from magpie.dtypes import ALL_DTYPES, bf16, bool_, f16, f32, f64, i16, i32, i64, index, u16, u32, u64
-
 from test_numerics import values as int_values
 from test_numerics import wrap
 from test_numerics_float import exact_round
 from test_numerics_float import values as float_values
+
+from magpie.backends.interp.numerics import fold, implementation
+from magpie.backends.interp.numerics.lanes import register_dtype
+from magpie.dtypes import ALL_DTYPES, bf16, bool_, f16, f32, f64, i16, i32, i64, index, u16, u32, u64
 
 TYPES = (*ALL_DTYPES, index)
 INTS = [t for t in TYPES if t.is_int]
