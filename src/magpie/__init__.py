@@ -28,8 +28,10 @@ _EXPORTS: dict[str, str] = {
         "magpie.diagnostics": "CompileError CompileWarning Diagnostic Loc",
         "magpie.errors": "GpuError GpuErrorKind KnobError LaunchTypeError LaunchValueError MagpieError",
         "magpie.dtypes": "bf16 bool_ f16 f32 f64 i8 i16 i32 i64 index u8 u16 u32 u64 DType",
+        "magpie.runtime.buffer": "Buffer",
         "magpie.runtime.creation": "array_like asarray empty full ones to_numpy zeros",
         "magpie.runtime.device": "Device device devices",
+        "magpie.runtime.driver": "MemoryHint",
         "magpie.runtime.kernel": "Kernel kernel",
         "magpie.runtime.stream": "Event Stream synchronize",
         "magpie.language": (
@@ -163,6 +165,7 @@ if TYPE_CHECKING:
     from magpie.language import uniform as uniform
     from magpie.language import workgroup_id as workgroup_id
     from magpie.language import workgroup_size as workgroup_size
+    from magpie.runtime.buffer import Buffer as Buffer
     from magpie.runtime.creation import array_like as array_like
     from magpie.runtime.creation import asarray as asarray
     from magpie.runtime.creation import empty as empty
@@ -173,6 +176,7 @@ if TYPE_CHECKING:
     from magpie.runtime.device import Device as Device
     from magpie.runtime.device import device as device
     from magpie.runtime.device import devices as devices
+    from magpie.runtime.driver import MemoryHint as MemoryHint
     from magpie.runtime.kernel import Kernel as Kernel
     from magpie.runtime.kernel import kernel as kernel
     from magpie.runtime.stream import Event as Event
