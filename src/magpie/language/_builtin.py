@@ -21,30 +21,38 @@ def host_error(what: str, help: str) -> CompileError:
 
 
 class Builtin:
-    """A function of kernel code. The frontend knows it by ``name`` and binds arguments by the signature of ``fn``.
-
-    ``parameters`` are (name, has a default, default) in order; ``variadic`` is true where a ``*args`` follows them.
-    """
+    """A function of kernel code. The frontend knows it by ``name`` and binds arguments by the signature of ``fn``."""
 
     def __init__(self, fn: FunctionType, prefix: str = "") -> None:
-        code = fn.__code__
-        count = code.co_argcount + code.co_kwonlyargcount
-        names = code.co_varnames[:count]
-        positional = fn.__defaults__ or ()
-        defaults: dict[str, Any] = dict(
-            zip(names[code.co_argcount - len(positional) : code.co_argcount], positional, strict=True)
-        )
-        defaults |= fn.__kwdefaults__ or {}
         self.name = prefix + fn.__name__
         self.__name__ = fn.__name__
-        self.parameters = tuple((n, n in defaults, defaults.get(n)) for n in names)
-        self.variadic = bool(code.co_flags & 4)
-        parts = [f"{n}={d!r}" if has else n for n, has, d in self.parameters]
-        if self.variadic:
-            parts.append("...")
-        self.shown = f"mp.{self.name}({', '.join(parts)})"
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn  # help() and editors show the signature
+        self._parameters: tuple[tuple[str, bool, Any], ...] | None = None
+
+    @property
+    def parameters(self) -> tuple[tuple[str, bool, Any], ...]:
+        """(name, has a default, default) of each parameter in order, read when it is first needed."""
+        if self._parameters is None:
+            fn = self.__wrapped__
+            code = fn.__code__
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            positional = fn.__defaults__ or ()
+            defaults = dict(zip(names[code.co_argcount - len(positional) : code.co_argcount], positional, strict=True))
+            defaults |= fn.__kwdefaults__ or {}
+            self._parameters = tuple((n, n in defaults, defaults.get(n)) for n in names)
+        return self._parameters
+
+    @property
+    def variadic(self) -> bool:
+        """True where a ``*args`` follows the parameters."""
+        return bool(self.__wrapped__.__code__.co_flags & 4)
+
+    @property
+    def shown(self) -> str:
+        """The signature, for messages."""
+        parts = [f"{n}={d!r}" if has else n for n, has, d in self.parameters]
+        return f"mp.{self.name}({', '.join([*parts, '...'] if self.variadic else parts)})"
 
     def __repr__(self) -> str:
         return f"<kernel builtin {self.shown}>"
