@@ -404,6 +404,12 @@ def test_sources_of_every_shape():
     assert sorted(n.loc.line for n in walk(kernel.body) if n.op == "store") == [18, 21]
 
 
+def test_weak_values_are_computed_once():
+    lines = ["a0 = wf"] + [f"a{i} = a{i - 1} + a{i - 1}" for i in range(1, 40)]
+    source = "def k(wf, x):\n" + "".join(f"    {line}\n" for line in [*lines, "x[0] = a39", "x[1] = a39"])
+    assert ops(source).count("add") == 39
+
+
 def test_names_that_begin_with_an_underscore_take_anything():
     ops("def k(x, i32s, n):\n    q, _ = divmod(n, 3)\n    m, _ = math.frexp(x[0])\n    _ = i32s\n")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, PromotionError, bool_, f32, f64, i8, i16, i32, i64, index, promote, u64
 from magpie.frontend.python.values import Const, Lazy, Num, Shape, Tuple, Val, describe, is_number
-from magpie.ir.nodes import Node
+from magpie.ir.nodes import Node, Region
 
 if TYPE_CHECKING:
     from magpie.frontend.python.context import Fx
@@ -202,10 +202,24 @@ def _mixed(fx: Fx, a: Val, b: Val, at: ast.AST, what: str, error: PromotionError
 
 
 def lazy(kind: str, emit: Callable[[DType], Node], fx: Fx) -> Lazy:
-    """A weak result. An integer one that meets a float is computed as an integer first: 7 // 2 is 3 in any type."""
-    if kind == "float":
-        return Lazy(kind, lambda t: emit(t) if t.is_float else fx.b.cast(emit(f32), t))
-    return Lazy(kind, lambda t: emit(t) if t.is_int else fx.b.cast(emit(index), t))
+    """A weak result, emitted once per type in which it is needed.
+
+    An integer one that meets a float is computed as an integer first: 7 // 2 is 3 in any type.
+    """
+    made: dict[DType, tuple[Node, Region]] = {}
+
+    def make(t: DType) -> Node:
+        found = made.get(t)
+        if found is not None and any(r is found[1] for r in fx.regions):
+            return found[0]
+        if kind == "float":
+            node = emit(t) if t.is_float else fx.b.cast(make(f32), t)
+        else:
+            node = emit(t) if t.is_int else fx.b.cast(make(index), t)
+        made[t] = (node, fx.b.region)
+        return node
+
+    return Lazy(kind, make)
 
 
 def combine(fx: Fx, op: str, a: Val, b: Val, at: ast.AST, what: str, *, floats: bool = False) -> Val:
