@@ -83,6 +83,8 @@ def number(fx: Fx, val: Val, at: ast.AST, what: str) -> Val:
         help = f"index it: {val.array.name}[{shown}]" if val.rank == len(val.dims) else "give all indices"
     elif isinstance(val, Pointer):
         help = "index it: p[i]"
+    elif isinstance(val, Const) and isinstance(val.value, str):
+        help = "texts exist only in mp.print and assert"
     elif isinstance(val, Const) and callable(val.value):
         help = f"call it: {fx.text(at)}(...)" if isinstance(at, ast.Name | ast.Attribute) else "call it"
     raise fx.fail("MPG_PY_1018", f"{what} takes numbers, not {describe(val)}", at, help=help)

@@ -300,6 +300,14 @@ class Fx:
 
     def _unassigned(self, var: Var, at: ast.AST) -> Fail:
         notes = ((f"{var.name} gets a value here", var.first),) if var.first is not None else ()
+        if var.name in self.closure or var.name in self.fn.__globals__:
+            return self.fail(
+                "MPG_PY_1003",
+                f"{var.name} may have no value here",
+                at,
+                help=f"{var.name} is a variable of this function, since it is assigned in it: use another name for it",
+                notes=notes,
+            )
         return self.fail(
             "MPG_PY_1003",
             f"{var.name} may have no value here",
@@ -413,7 +421,7 @@ class Fx:
             and isinstance(at, ast.AugAssign)
             and isinstance(at.op, ast.Div)
         ):
-            hint = "use //= for a whole number, or another name for the quotient"
+            hint = "use //= for a whole number"
         return self.fail(
             "MPG_PY_1004",
             f"{name} is {cell.strong} and {t}: a variable has one type",

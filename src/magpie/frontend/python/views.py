@@ -180,7 +180,7 @@ def subscript_view(fx: Fx, base: View, e: ast.Subscript) -> View:
     if len(vals) > base.rank:
         raise fx.fail(
             "MPG_PY_1011",
-            f"{_shown(base)} has {plural(base.rank, 'dimension')}, and {len(vals)} indices are given",
+            f"{_shown(base)} has {plural(base.rank, 'dimension')}, not {len(vals)}",
             e,
             help=f"give {base.rank}" if base.rank else "read it with [()]",
         )
@@ -420,7 +420,7 @@ def element_indices(fx: Fx, view: View, val: Val, at: ast.AST) -> tuple[Node, ..
     if len(items) != view.rank:
         raise fx.fail(
             "MPG_PY_1011",
-            f"{_shown(view)} has {plural(view.rank, 'dimension')}, and {len(items)} indices are given",
+            f"{_shown(view)} has {plural(view.rank, 'dimension')}, not {len(items)}",
             at,
             help="pass a tuple with one index per dimension" if view.rank != 1 else "pass one index",
         )
