@@ -15,6 +15,7 @@ from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
+from magpie.backends.cpu.teams import Team, find_common, team_size
 from magpie.backends.cpu.values import Mask, MaskOps, Value, ramp
 from magpie.backends.cpu.width import mask_bits
 from magpie.backends.llvm.codegen import HostTarget, function_attributes
@@ -70,6 +71,7 @@ class _Kernel:
         self.per_gang = 0
         self.fixed = 0
         self.fixed_at: dict[Array, int] = {}
+        self.common = find_common(kernel, shapes)
         self.loops: list[tuple[Block, Block]] = []  # step and exit of scaffold loops
         self.alias_metadata()
 
@@ -359,21 +361,92 @@ class _Kernel:
     def run(self, run: Run) -> None:
         c, launch = self.c, self.launch
         ends: list[Callable[[], None]] = []
-        at = replace(self.at)
-        number = "0"
-        if self.env.layout.rows:
-            at.z = self.count("z", launch.size(2), ends)
-            at.y = self.count("y", launch.size(1), ends)
-            if self.per_gang:
-                row = c.op(f"add i64 {c.op(f'mul i64 {at.z}, {launch.size(1)}')}, {at.y}")
-                number = c.op(f"mul i64 {row}, {self.rows_gangs()}")
-        gang = self.count("g", self.rows_gangs(), ends)
-        at.x0 = c.op(f"mul i64 {gang}, {self.width}") if gang != "0" else "0"
-        number = gang if number == "0" else c.op(f"add i64 {number}, {gang}")
-        at.number, at.block = number, c.at_block
-        self.gang(run, at)
+        if not self.env.layout.rows:
+            at = replace(self.at)
+            gang = self.count("g", self.rows_gangs(), ends)
+            at.x0 = self.lane_zero(gang)
+            at.number, at.block = gang, c.at_block
+            self.gang(run, at)
+        elif (size := team_size(run.nodes, self.env, self.common)) > 1 and c.lines < _LARGE // 4:
+            self.team_rows(run, size, ends)
+        else:
+            row = self.row(self.count("z", launch.size(2), ends), self.count("y", launch.size(1), ends))
+            gang = self.count("g", self.rows_gangs(), ends)
+            self.gang(run, self.in_row(row, gang))
         for end in reversed(ends):
             end()
+
+    def lane_zero(self, gang: str) -> str:
+        if not gang.startswith("%"):
+            return str(int(gang) * self.width)
+        return self.c.op(f"mul i64 {gang}, {self.width}")
+
+    def row(self, z: str, y: str) -> tuple[str, str, str]:
+        """(row number, y, z)."""
+        if z == "0":
+            return y, y, z
+        c = self.c
+        return c.op(f"add i64 {c.op(f'mul i64 {z}, {self.launch.size(1)}')}, {y}"), y, z
+
+    def in_row(self, row: tuple[str, str, str], gang: str) -> Coordinates:
+        """The place of gang number ``gang`` of a row; its number is needed for context memory only."""
+        c, at = self.c, replace(self.at)
+        number, at.y, at.z = row
+        at.x0 = self.lane_zero(gang)
+        at.number = gang
+        if self.per_gang and number != "0":
+            at.number = c.op(f"add i64 {c.op(f'mul i64 {number}, {self.rows_gangs()}')}, {gang}")
+        at.block = c.at_block
+        return at
+
+    def team_rows(self, run: Run, size: int, ends: list[Callable[[], None]]) -> None:
+        """Rows taken ``size`` at a time where there are as many and all lanes agree, else one by one."""
+        c, launch = self.c, self.launch
+        rows = launch.times(launch.size(1), launch.size(2))
+        if rows.isdigit():
+            teams = str(-(-int(rows) // size))
+        else:
+            teams = c.op(f"udiv i64 {c.op(f'add i64 {rows}, {size - 1}')}, {size}")
+        team = self.count("t", teams, ends)
+        first = c.op(f"mul i64 {team}, {size}") if team != "0" else "0"
+        left = c.op(f"sub i64 {rows}, {first}")
+        whole = c.op(f"icmp sge i64 {left}, {size}")
+        numbers = [c.op(f"add i64 {first}, {k}") for k in range(size)]
+        places = [
+            (n, c.op(f"urem i64 {n}, {launch.size(1)}"), c.op(f"udiv i64 {n}, {launch.size(1)}")) for n in numbers
+        ]
+        gang = self.count("g", self.rows_gangs(), ends)
+        together, apart, done = c.block("team"), c.block("apart"), c.block("ran")
+        spots = [self.in_row(place, gang) for place in places]
+        assumed: dict[Node, bool] = {}
+        for at in spots:
+            full, assumed = self.agreement(run, at, done)
+            if full:
+                whole = c.op(f"and i1 {whole}, {full}")
+        c.cbr(whole, together, apart)
+        c.place(together)
+        self.team_copy(run, spots, assumed, done)
+        c.place(apart)
+        inner: list[Callable[[], None]] = []
+        count = self.sc.scalar.intrinsic("smin", "i64", [left, str(size)])
+        one = c.op(f"add i64 {first}, {self.count('r', count, inner)}")
+        place = (one, c.op(f"urem i64 {one}, {launch.size(1)}"), c.op(f"udiv i64 {one}, {launch.size(1)}"))
+        self.gang(run, self.in_row(place, gang))
+        for end in inner:
+            end()
+        c.br(done)
+        c.place(done)
+
+    def team_copy(self, run: Run, spots: list[Coordinates], assumed: dict[Node, bool], done: Block) -> None:
+        """The code of a run for several full gangs together."""
+        c = self.c
+        opened = [self.open_gang(run, at, None, assumed) for at in spots]
+        Team(self.env, [gang for gang, _, _ in opened], self.common).region(run.nodes)
+        for gang, context, end in opened:
+            c.br(end)
+            c.place(end)
+            self.close_gang(run, gang, context)
+        c.br(done)
 
     def count(self, hint: str, trips: str, ends: list[Callable[[], None]]) -> str:
         """A loop over 0..trips (at least one trip); the body is emitted next, and ``ends`` gets what closes it."""
@@ -403,38 +476,41 @@ class _Kernel:
             return launch.size(0)
         return launch.times(launch.size(0), launch.times(launch.size(1), launch.size(2)))
 
+    def agreement(self, run: Run, at: Coordinates, done: Block) -> tuple[str, dict[Node, bool]]:
+        """An i1 that the gang is full and its lanes agree on the guard ("" where both are known), and what follows."""
+        c, w = self.c, self.width
+        items = self.items_along()
+        full = ""
+        if not (items.isdigit() and int(items) % w == 0):
+            full = c.op(f"icmp sle i64 {c.op(f'add i64 {at.x0}, {w}')}, {items}")
+        assumed: dict[Node, bool] = {}
+        guard = find_guard(run.nodes, self.env)
+        if guard is not None:
+            probe = Gang(self.env, at, None, done)
+            probe.map = dict(self.sc.map)
+            self.recompute(probe, run)
+            agreed = guard_check(probe, guard, assumed)
+            if agreed:
+                full = c.op(f"and i1 {full}, {agreed}") if full else agreed
+        return full, assumed
+
     def gang(self, run: Run, at: Coordinates) -> None:
         """One gang of a run: a copy for full gangs in which the guard holds, and a masked one (RULES 28)."""
         c, w = self.c, self.width
         items = self.items_along()
         tail = not (items.isdigit() and int(items) % w == 0)
-        never_full = items.isdigit() and int(items) < w
-        large = c.lines > _LARGE
         done = c.block("ran")
-        guard = None if large or never_full else find_guard(run.nodes, self.env)
-        full = ""
-        if tail and not never_full and not large:
-            last = c.op(f"add i64 {at.x0}, {w}")
-            full = c.op(f"icmp sle i64 {last}, {items}")
+        full: str = ""
         assumed: dict[Node, bool] = {}
-        if guard is not None:
-            probe = Gang(self.env, at, None, done)
-            probe.map = dict(self.sc.map)
-            self.recompute(probe, run)
-            check = guard_check(probe, guard, assumed)
-            if check:
-                full = c.op(f"and i1 {full}, {check}") if full else check
-        if not (tail or full):
-            self.copy(run, at, None, {}, done)
-        elif not full:
-            self.copy(run, at, self.tail_mask(at, items) if tail else None, {}, done)
-        else:
+        if c.lines <= _LARGE and not (items.isdigit() and int(items) < w):
+            full, assumed = self.agreement(run, at, done)
+        if full:
             fast, slow = c.block("full"), c.block("part")
             c.cbr(full, fast, slow)
             c.place(fast)
             self.copy(run, at, None, assumed, done)
             c.place(slow)
-            self.copy(run, at, self.tail_mask(at, items) if tail else None, {}, done)
+        self.copy(run, at, self.tail_mask(at, items) if tail else None, {}, done)
         c.place(done)
 
     def tail_mask(self, at: Coordinates, items: str) -> Mask:
@@ -459,9 +535,24 @@ class _Kernel:
 
     def copy(self, run: Run, at: Coordinates, mask: Mask | None, assumed: dict[Node, bool], done: Block) -> None:
         """The code of a run for one gang under ``mask``; ends in ``done``."""
-        c, plan, w = self.c, self.plan, self.width
-        end = c.block("end")
-        start = c.block("gang")
+        c = self.c
+        gang, context, end = self.open_gang(run, at, mask, assumed)
+        if gang.alive_after:
+            assert gang.mask is not None
+            c.cbr(self.env.masks.any(gang.mask), some := c.block("some"), end)
+            c.place(some)
+        gang.region(run.nodes)
+        c.br(end)
+        c.place(end)
+        self.close_gang(run, gang, context)
+        c.br(done)
+
+    def open_gang(
+        self, run: Run, at: Coordinates, mask: Mask | None, assumed: dict[Node, bool]
+    ) -> tuple[Gang, str, Block]:
+        """A gang ready to execute a run, its part of the context memory, and the block where it ends."""
+        c, plan = self.c, self.plan
+        end, start = c.block("end"), c.block("gang")
         if mask is not None:
             self.env.masks.wide(mask)
         c.br(start)
@@ -488,21 +579,18 @@ class _Kernel:
         for node, truth in assumed.items():
             gang.map[node] = Value(0, "true" if truth else "false", "i1")
         gang.kept = {n: self.writer(gang, n, context) for n in plan.context_nodes}
-        if gang.mask is not None and (gang.alive_after or mask is None):
-            c.cbr(self.env.masks.any(gang.mask), some := c.block("some"), end)
-            c.place(some)
-        gang.region(run.nodes)
-        c.br(end)
-        c.place(end)
-        for slot in plan.context_slots:
+        return gang, context, end
+
+    def close_gang(self, run: Run, gang: Gang, context: str) -> None:
+        """Save what lives on."""
+        c, m = self.c, self.env.masks
+        for slot in self.plan.context_slots:
             if slot in run.sets:
                 self.copy_out(gang, slot, context)
         if gang.alive_after:
-            gone = self.env.masks.not_(gang.load_mask(gang.alive))
+            gone = m.not_(gang.load_mask(gang.alive))
             p = c.op(f"getelementptr i8, ptr {context}, i64 {self.context_at['gone']}")
-            c.do(f"store {self.env.masks.type} {self.env.masks.wide(gone)}, ptr {p}, align 64")
-        c.br(done)
-        _ = w
+            c.do(f"store {m.type} {m.wide(gone)}, ptr {p}, align 64")
 
     def open_alive(self, gang: Gang, mask: Mask | None, context: str) -> None:
         """The mask of lanes that have not returned, if lanes may return on their own."""
