@@ -123,20 +123,29 @@ def case(
     requires: Sequence[str] = (),
     blocks: Sequence[Any] = (None,),
     grids: Sequence[Any] = (None,),
-    gangs: bool = False,
+    gangs: bool | str = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a test of a function that gives a `Run` or several: one test a target, dtype, block and grid.
 
     The function takes those of ``t``, ``block`` and ``grid`` that it names.  A dtype may be a tuple of dtypes; all must
-    be there.  ``gangs=True`` adds every gang width where a backend has gangs.
+    be there.  ``gangs=True`` adds gang widths where a backend has gangs: one a row, in turn, and all of them for
+    ``gangs="all"`` and in a full run.
     """
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         wanted = set(inspect.signature(make).parameters)
         rows = []
-        for target, t, block, grid in itertools.product(
-            [*targets(), *(gang_targets() if gangs else ())], dtypes, blocks, grids
-        ):
+        combinations = list(itertools.product(dtypes, blocks, grids))
+        every = gangs == "all" or full_size()
+        turn = len(make.__name__)  # another width first for each case
+        plan = [(target, row) for target in targets() for row in combinations]
+        for k, row in enumerate(combinations if gangs else ()):
+            widths = gang_targets()
+            if widths and not every:
+                picked = {(turn + k) % len(GANGS)} | ({(turn + 2) % len(GANGS)} if len(combinations) == 1 else set())
+                widths = [w for n, w in enumerate(widths) if n % len(GANGS) in picked]
+            plan += [(target, row) for target in widths]
+        for target, (t, block, grid) in plan:
             types = () if t is None else t if isinstance(t, tuple) else (t,)
             needs = [*requires, *(TYPE_CAPABILITY[u.name] for u in types if getattr(u, "name", "") in TYPE_CAPABILITY)]
             parts = [target.name, *(u.name for u in types)]

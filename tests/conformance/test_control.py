@@ -77,7 +77,7 @@ def collatz(n):
     return steps
 
 
-@case(dtypes=(mp.i32, mp.i64, mp.u32), gangs=True)
+@case(dtypes=(mp.i32, mp.i64, mp.u32), gangs="all")
 def test_collatz(t):
     x = np.arange(1, N + 1).astype(t.numpy)
     return Run(k_collatz, (x, empty(N, mp.i32)), {1: np.array([collatz(int(v)) for v in x])})
@@ -260,7 +260,7 @@ def nested(v):
     return s
 
 
-@case(gangs=True, blocks=(1, 16, 33, 64, 256))
+@case(gangs="all", blocks=(1, 16, 33, 64, 256))
 def test_nested_divergent_loops_with_every_exit(block):
     x = ints(lo=-100, hi=100)
     return Run(k_nested_loops, (x, empty(N, mp.i32)), {1: np.array([nested(int(v)) for v in x])}, block=block)
@@ -285,7 +285,7 @@ def k_early_return(x, out):
     out[i] = out[i] + 1000
 
 
-@case(gangs=True, blocks=(1, 16, 33, 64, 256))
+@case(gangs="all", blocks=(1, 16, 33, 64, 256))
 def test_early_return_in_a_kernel(block):
     x = ints()
 
@@ -324,7 +324,7 @@ def k_return_from_nested_loops(x, out):
     out[i] = -1
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_return_from_nested_loops():
     x = ints(lo=0, hi=120)
 
@@ -360,7 +360,7 @@ def k_search(p, tab, n, out):
         out[i] = s
 
 
-@case(gangs=True, blocks=(1, 16, 33, 64))
+@case(gangs="all", blocks=(1, 16, 33, 64))
 def test_while_true_with_a_lookup_behind_the_break(block):
     tab = np.arange(1, 11, dtype=np.int32)
     p = np.random.default_rng(0).integers(-2, 11, N).astype(np.int32)
@@ -611,7 +611,7 @@ def k_mixed_uniform_and_varying(x, m, out):
         out[i] = acc
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_uniform_loops_around_varying_exits():
     x = ints(lo=0, hi=10)
     m = np.random.default_rng(2).integers(-4, 12, (7, 9)).astype(np.int32)
@@ -718,3 +718,36 @@ def test_binary_search(t):
     hay = np.sort(np.random.default_rng(3).integers(0, 500, 77)).astype(t.numpy)
     x = np.random.default_rng(4).integers(-5, 510, N).astype(t.numpy)
     return Run(k_binary_search, (hay, x, empty(N, mp.i32)), {2: np.searchsorted(hay, x)})
+
+
+@mp.kernel
+def k_loop_else(x, out):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        r = 0
+        for j in range(2, 9):
+            if x[i] % j == 0:
+                r = j
+                break
+        else:
+            r = -1
+        k = 0
+        while k < 5:
+            if k * k == x[i]:
+                r += 1000
+                break
+            k += 1
+        else:
+            r += 500
+        out[i] = r
+
+
+@case(gangs=True)
+def test_else_of_loops():
+    x = ints(lo=0, hi=60)
+
+    def f(v):
+        r = next((j for j in range(2, 9) if v % j == 0), -1)
+        return r + (1000 if v in (0, 1, 4, 9, 16) else 500)
+
+    return Run(k_loop_else, (x, empty(N, mp.i32)), {1: np.array([f(v) for v in x])})

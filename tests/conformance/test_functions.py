@@ -55,7 +55,7 @@ def k_find(x, keys, out):
         out[i] = find(x, keys[i]) + find(x, keys[i] + 1) * 10000
 
 
-@case(gangs=True, blocks=(1, 33, 64))
+@case(gangs="all", blocks=(1, 33, 64))
 def test_early_return_inside_loops_of_a_function(block):
     x = np.random.default_rng(0).integers(0, 100, (5, 9)).astype(np.int32)
     keys = np.arange(99, dtype=np.int32)

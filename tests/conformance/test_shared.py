@@ -28,7 +28,7 @@ def k_tree_reduce(x, out):
         out[mp.workgroup_id(0)] = s[0]
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_tree_reduction():
     return Run(k_tree_reduce, (np.arange(256, dtype=np.int32), empty(1, mp.i32)), {1: [32640]}, grid=1, block=256)
 
@@ -114,7 +114,7 @@ def k_ping_pong(x, out, rounds: mp.i32):
     out[mp.global_id(0)] = s[t]
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_ping_pong_with_two_barriers_in_a_loop():
     x = np.random.default_rng(0).integers(-9, 9, 192).astype(np.int32)
     want = x.reshape(3, 64).copy()
@@ -191,7 +191,7 @@ def k_nested_barrier_loops(x, out):
     out[t] = total
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_barriers_in_nested_loops_at_both_levels():
     x = np.random.default_rng(0).integers(0, 99, 64).astype(np.int32)
     s, total = x.copy(), np.arange(64)
@@ -365,7 +365,7 @@ def k_uniform_break(x, out, limit: mp.i32):
     out[t] = s[t] * 100 + r
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_barrier_loop_with_uniform_break_and_continue():
     x = np.arange(64, dtype=np.int32)
     runs = []
@@ -473,7 +473,7 @@ def k_3d_group(x, out):
     out[g, l] = s[1 - tz, 2 - ty, 3 - tx] * 10 + mp.workgroup_size(1)
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_three_dimensional_workgroups():
     x = np.arange(12 * 24, dtype=np.int32).reshape(12, 24)
     return Run(k_3d_group, (x, empty((12, 24), mp.i32)), {1: x[:, ::-1] * 10 + 3}, grid=(2, 3, 2), block=(4, 3, 2))
@@ -556,7 +556,7 @@ def k_barrier_in_function(x, out):
     out[i] = centred + spread
 
 
-@case(gangs=True)
+@case(gangs="all")
 def test_a_function_with_barriers_called_twice():
     x = np.random.default_rng(0).integers(-8, 8, 128).astype(np.float32)
     rows = x.reshape(2, 64).astype(np.float32)
@@ -657,7 +657,7 @@ def k_histogram(x, out):
         mp.atomic_add(out, t, h[t])
 
 
-@case(dtypes=(mp.i32, mp.u8), gangs=True, blocks=(16, 33, 64, 256))
+@case(dtypes=(mp.i32, mp.u8), gangs="all", blocks=(16, 33, 64, 256))
 def test_histogram(t, block):
     x = np.random.default_rng(0).integers(0, 120, 500).astype(t.numpy)
     want = np.bincount(x & 15, minlength=16)

@@ -151,7 +151,7 @@ def kogge_stone(values, f):
     return v
 
 
-@case(dtypes=(mp.f32, mp.f64), requires=SG, gangs=True)
+@case(dtypes=(mp.f32, mp.f64), requires=SG, gangs="all")
 def test_float_sum_and_scan_have_a_fixed_order(t):
     # RULES 10: active lanes are compacted; reduce is a binary tree over ranks, scan is Kogge-Stone over ranks
     block = 56
@@ -250,7 +250,7 @@ def k_votes(x, size, ballot, any_, all_, elect, count, rank):
         rank[i] = mp.subgroup.ballot_rank(c)
 
 
-@case(requires=SG, gangs=True, blocks=(1, 16, 33, 64))
+@case(requires=SG, gangs="all", blocks=(1, 16, 33, 64))
 def test_votes_under_a_partial_mask(block):
     x = np.random.default_rng(block).integers(0, 10, block).astype(np.int32)
 
@@ -291,7 +291,7 @@ def k_in_divergent_loop(x, size, out):
     out[i] = acc
 
 
-@case(requires=SG, gangs=True, blocks=(16, 33, 64))
+@case(requires=SG, gangs="all", blocks=(16, 33, 64))
 def test_reduction_in_a_divergent_loop(block):
     x = np.random.default_rng(0).integers(0, 9, block).astype(np.int32)
 
@@ -346,7 +346,7 @@ def k_two_level(x, out):
         out[mp.workgroup_id(0)] = total
 
 
-@case(requires=SG, gangs=True, blocks=(1, 16, 33, 64, 256))
+@case(requires=SG, gangs="all", blocks=(1, 16, 33, 64, 256))
 def test_two_level_reduction_with_a_barrier(block):
     x = np.arange(block * 2, dtype=np.int32)
     return Run(k_two_level, (x, empty(2, mp.i32)), {1: x.reshape(2, block).sum(1)}, grid=2, block=block)
@@ -399,7 +399,7 @@ def k_subgroups_2d(size, out):
     out[l] = mp.subgroup.id() * 1000 + mp.subgroup.lane()
 
 
-@case(requires=SG, gangs=True, blocks=((4, 8), (5, 7), (16, 2), (3, 3)))
+@case(requires=SG, gangs="all", blocks=((4, 8), (5, 7), (16, 2), (3, 3)))
 def test_subgroups_are_runs_of_the_linear_numbering(block):
     n = block[0] * block[1]
 
