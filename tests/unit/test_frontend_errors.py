@@ -274,7 +274,13 @@ case(
 )
 case("MPG_PY_1024", "n", "g(n)", "@mp.func\ndef g(a):\n    if a > 0:\n        return\n    return 1  #!")
 case("MPG_PY_1024", "n", "g(n)", "@mp.func\ndef g(a):\n    if a > 0:\n        return 1\n    return  #!")
-case("MPG_PY_1015", "m", "g(m)", "@mp.func\ndef g(a):\n    return a[0]  #!")
+case(
+    "MPG_PY_1015",
+    "m, n, x",
+    "v = g(m, x, n)",
+    "@mp.func\ndef g(a, b, n):\n    if n > 0:\n        return a[0]\n    return b  #!",
+)
+case("MPG_PY_1024", "n", "v = g(T, n)", "T = ((1, 2), (3, 4))\n@mp.func\ndef g(a, n):\n    return a[n]  #!")
 case("MPG_PY_1026", "x", "v = g(x[0])  #!", "def g(a): return a")
 case("MPG_PY_1026", "x", "v = np.sin(x[0])  #!", "import numpy as np")
 case("MPG_PY_1026", "x", "v = math.gamma(x[0])  #!")

@@ -578,6 +578,26 @@ def test_br():
 
 
 @mp.func
+def window(a, i):
+    return a[i, 1:3], i
+
+
+@mp.kernel
+def k_window(x, out):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        w, j = window(x, i)
+        out[i] = w[0] + w[w.shape[0] - 1] + j
+
+
+def test_a_function_returns_a_view():
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    out = np.zeros(4, np.float32)
+    run(k_window, 4, x, out)
+    assert out.tolist() == (x[:, 1] + x[:, 2] + np.arange(4)).tolist()
+
+
+@mp.func
 def first(t):
     return t[0] + t[1]
 

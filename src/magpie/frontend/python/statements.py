@@ -346,12 +346,9 @@ def _return(fx: Fx, s: ast.Return) -> None:
             s,
             help="return values of the same types everywhere",
         )
-    if _holds_view(val):
+    if _holds_place(val):
         raise fx.fail(
-            "MPG_PY_1015",
-            "a view is not a value that a function can return",
-            s,
-            help="return the index, and slice at the caller",
+            "MPG_PY_1024", f"a function cannot return {describe(val)}", s, help="return the index, or the number at it"
         )
     try:
         cells = fx.join(fx.result, val, s)
@@ -364,10 +361,10 @@ def _return(fx: Fx, s: ast.Return) -> None:
     fx.assigned = None
 
 
-def _holds_view(val: Val) -> bool:
+def _holds_place(val: Val) -> bool:
     if isinstance(val, Tuple):
-        return any(_holds_view(v) for v in val.items)
-    return isinstance(val, View | Table | Pointer)
+        return any(_holds_place(v) for v in val.items)
+    return isinstance(val, Table | Pointer)
 
 
 def _as_return(fx: Fx, fail: Fail, s: ast.Return) -> Fail:
