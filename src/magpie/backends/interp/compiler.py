@@ -155,7 +155,8 @@ class _Compiler:
     # --- values ----------------------------------------------------------------------------------------------------
     def pure(self, node: Node, d: int, args: list[int]) -> Closure:
         fn = implementation(node.op, node.dtype, [a.dtype for a in node.args])
-        if self.sanitize and node not in self.implicit:
+        # Nodes of the math library are strict: what wraps there is meant to.
+        if self.sanitize and node not in self.implicit and not node.attrs.get("strict"):
             guarded = guard_of(node, fn, d, args, self.checks)
             if guarded is not None:
                 return guarded

@@ -163,7 +163,9 @@ class Handoffs:
         """A new workgroup knows nothing."""
         self.known: list[Knowledge] = [{}] * self.size
         self.pending: list[Knowledge] = [{}] * self.size
-        self.released: list[_Release | None] = [None] * self.size
+        self.released: dict[int, _Release] = {}
+        # Whether lanes may know different things.
+        self.mixed = False
         # Fences that other work-items made before the last barrier: their stores are out when this one's atomic is.
         self.passed_on: list[tuple[int, _Release]] = []
         self.passed_at = 0
@@ -171,6 +173,7 @@ class Handoffs:
     def fence(self, lanes: Any, group: int, order: str, scope: str, tick: int, epoch: int) -> None:
         """A fence of these lanes; what they did before has smaller ticks."""
         wide = scope != "workgroup"
+        self.mixed = True
         for lane in lanes.tolist():
             if order in _ACQUIRES:
                 seen = self.pending[lane]
@@ -184,21 +187,22 @@ class Handoffs:
         """All lanes of the workgroup learn what any of them knew, or had read and not yet fenced."""
         if self.spread and not whole:
             return
-        for table in (self.known, self.pending):
-            first = table[0]
-            if any(k is not first for k in table):
+        if self.mixed:
+            for table in (self.known, self.pending):
                 joined: Knowledge = {}
                 for k in {id(k): k for k in table}.values():
                     joined = _join(joined, k)
                 table[:] = [joined] * self.size
+            self.mixed = False
         if self.spread:
             return
-        self.passed_on = [(lane, r) for lane, r in enumerate(self.released) if r is not None]
+        self.passed_on = list(self.released.items())
         self.passed_at = epoch
 
     def atomic(self, op: str, order: str, region: int, cells: Any, lanes: Any, me: Any, wrote: Any, now: Any) -> None:
         """Atomics in lane order. ``wrote``: which of them wrote, None for all. ``now``: (tick, epoch)."""
         p = self.packing
+        self.mixed = True
         reads, replaces = op != "atomic_store", op == "atomic_store"
         items = (me & p.item).tolist()
         groups = p.group_of(me).tolist()
@@ -214,7 +218,7 @@ class Handoffs:
                 continue
             if log is None or replaces:
                 log = self.logs[region, cell] = _Log()
-            release = self.released[lane]
+            release = self.released.get(lane)
             if order in _RELEASES:
                 release = _Release(now[0], now[1], self.known[lane], True)
             if release is None or release.epoch < self.passed_at:
@@ -236,6 +240,11 @@ class Handoffs:
                 kinds.setdefault(id(self.known[lane]), []).append(position)
         for members in kinds.values():
             who = np.array(members)
-            for log, count in self.known[int(lanes[members[0]])].items():
-                found[who] |= log.covers(count, items[who], groups[who], ticks[who], mine)
+            # What was learnt last explains most: look there first.
+            for log, count in reversed(self.known[int(lanes[members[0]])].items()):
+                fine = log.covers(count, items[who], groups[who], ticks[who], mine)
+                found[who[fine]] = True
+                who = who[~fine]
+                if not len(who):
+                    break
         return found

@@ -107,15 +107,23 @@ class History:
             new_b = self.b.take(cells)
         else:
             new_b = new_a
-        alone = ((new_a ^ new_b) & p.item) == 0
-        pick = new_b
+        # Two readers of this very access will do, in shared memory, or where they are of two workgroups.
+        x = new_a ^ new_b
+        few = np.flatnonzero((x & (p.item if self.shared else p.group)) == 0)
+        if not len(few):
+            return new_a
+        if len(few) < len(cells):
+            cells, old_a, old_b, x = cells[few], old_a[few], old_b[few], x[few]
+            now, pick = new_a[few], new_b[few]
+            epoch = epoch[few] if epoch.ndim else epoch
+        else:
+            now, pick = new_a, new_b
+        alone = (x & p.item) == 0
         for old in (old_b, old_a):
-            other = ((old ^ new_a) & p.item) != 0
-            pick = np.where(alone & other & (old >= epoch), old, pick)
+            pick = np.where(alone & (((old ^ now) & p.item) != 0) & (old >= epoch), old, pick)
         if not self.shared:
-            one_group = ((new_a ^ new_b) & p.group) == 0
             for old in (old_b, old_a):
-                pick = np.where(one_group & (old != 0) & (((old ^ new_a) & p.group) != 0), old, pick)
+                pick = np.where((old != 0) & (((old ^ now) & p.group) != 0), old, pick)
         self.b[cells] = pick
         return new_a
 
