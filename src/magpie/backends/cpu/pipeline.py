@@ -28,9 +28,10 @@ def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: Ho
     """The kernel's module."""
     ready = prepared(kernel)
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
-    width = options.gang or (options.subgroup_size if has_subgroups else 0) or choose_width(ready, target)
+    known = ranges(ready)
+    width = options.gang or (options.subgroup_size if has_subgroups else 0) or choose_width(ready, target, known)
     lanes = Layout(width, rows=not has_subgroups, workgroup=ready.workgroup)
-    return emit_kernel(ready, kernel, layout, target, lanes, ranges(ready), checked=options.checked)
+    return emit_kernel(ready, kernel, layout, target, lanes, known, checked=options.checked)
 
 
 def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:

@@ -1,8 +1,8 @@
 """Several gangs at once through the same loops, so that they share loads and keep their sums in registers.
 
 A loop that all work-items of a workgroup run alike is emitted once, and its body for each gang of the team in turn;
-what is the same for the workgroup is computed once. A product of tiles then loads each row of B once for the whole team, and
-has as many independent sums in flight as the team has gangs. Order between work-items is free between barriers.
+what is the same for the workgroup is computed once. A product of tiles loads each row of B once for the whole team,
+and has as many independent sums in flight as the team has gangs. Order between work-items is free between barriers.
 """
 
 from __future__ import annotations

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from magpie.backends.cpu.lane_shapes import Shapes
+from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
+from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.llvm.codegen import HostTarget
 from magpie.dtypes import DType
-from magpie.ir.nodes import Kernel, walk
+from magpie.ir.nodes import Kernel, Node, walk
+from magpie.passes.narrow_index import Ranges
 
 __all__ = ["choose_width", "hot_bits", "mask_bits"]
+
+# Vector registers that values of a loop may take; some are left for what is computed in between.
+_REGISTERS = {True: 30, False: 14}
 
 
 def hot_bits(kernel: Kernel) -> int:
@@ -27,15 +32,29 @@ def mask_bits(kernel: Kernel, shapes: Shapes, target: HostTarget) -> int:
     return max(8, hot_bits(kernel))
 
 
-def choose_width(kernel: Kernel, target: HostTarget) -> int:
-    """Lanes of a gang. A divergent loop hides its latencies with several vectors in flight; straight code wants few."""
-    bits = hot_bits(kernel)
-    native = target.vector_bits // max(bits, 32 if bits < 32 else bits)
-    loops = any(n.op == "loop" for n in walk(kernel.body))
-    factor = 4 if target.has_avx512 else 2
-    width = native * (factor if loops else 2)
+def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
+    """Lanes of a gang. A loop hides its latencies with several vectors in flight, as many as the registers hold."""
+    native = target.vector_bits // max(32, hot_bits(kernel))
+    vectors = 2
+    rows = any(n.op in ("thread_id", "global_id") and n.attrs["dim"] > 0 for n in walk(kernel.body))
+    loops = [n for n in walk(kernel.body) if n.op == "loop"]
+    if loops and not rows:  # with several rows, teams of gangs do the same
+        shapes = analyse_shapes(kernel, Layout(native * 2, True, kernel.workgroup), ranges)
+        needed = max(_live(loop, shapes) for loop in loops)
+        room = _REGISTERS[target.has_avx512] // (needed + 1)
+        vectors = 8 if room >= 8 else 4 if room >= 4 else 2
+    width = max(4, min(64, native * vectors))
     if kernel.workgroup is not None:
-        items = kernel.workgroup[0]
-        while width > 4 and items < width:
+        while width > 4 and kernel.workgroup[0] < width:
             width //= 2
-    return max(4, min(64, width))
+    return width
+
+
+def _live(loop: Node, shapes: Shapes) -> int:
+    """Vectors that a loop keeps: varying slots that it sets, varying values from outside, its mask."""
+    inside = [n for r in loop.regions for n in walk(r)]
+    own = set(inside)
+    slots = {n.attrs["slot"] for n in inside if n.op in ("slot_get", "slot_set")}
+    varying = sum(1 for s in slots if s in shapes.slots and shapes.slots[s].kind == 2)
+    outside = {a for n in inside for a in n.args if a not in own and shapes.of(a).kind == 2}
+    return varying + len(outside) + (loop in shapes.ragged)
