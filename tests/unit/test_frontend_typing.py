@@ -182,6 +182,8 @@ VARIABLES = {
     ("x", "v = 0\nwhile x[v] < 1.0:\n    v += 1"): "index",
     ("x", "v = 1\nfor j in range(3):\n    v *= 2"): "i32",
     ("x", "v = 1\nfor j in range(3):\n    v /= 2"): "f32",
+    ("d, n", "v = 0.1\nif n > 0:\n    v = 0.2\nd[0] = v * d[1]"): "f64",
+    ("h, n", "v = 0.1\nif n > 0:\n    v = 0.2\nh[0] = v * h[1]"): "f32",
     ("x", "v = 1\nv = 5000000000"): "index",
     ("i32s", "v = mp.global_id(0)\nv = i32s[v]"): "index",
     ("i32s", "v = i32s[0]\nv = mp.global_id(0)"): "index",

@@ -60,6 +60,14 @@ class Cell:
     def open(self) -> bool:
         return self.assumed is None and self.strong is None and self.final is None
 
+    def _choice(self) -> DType:
+        """The type of a variable that only literals are assigned to: i32 and f32, unless index or f64 would lose by it."""
+        if self.weak == "int" and index in self.met:
+            return index
+        if self.weak == "float" and f64 in self.met:
+            return f64
+        return self.type
+
     def finish(self) -> bool:
         """At the end of a pass: true if another one is needed."""
         new = self.joined
@@ -69,7 +77,7 @@ class Cell:
                 return True
             if not self.met - {self.type}:
                 return False
-            self.final = self.assumed = index if index in self.met and self.weak == "int" else self.type
+            self.final = self.assumed = self._choice()
             return True
         again = self.unstable or (self.assumed is not None and new is not self.assumed)
         self.assumed = new
