@@ -61,7 +61,7 @@ class Cell:
         return self.assumed is None and self.strong is None and self.final is None
 
     def _choice(self) -> DType:
-        """The type of a variable that only literals are assigned to: i32 and f32, unless index or f64 would lose by it."""
+        """The type of a variable of literals only: i32 or f32, unless it would lose beside an index or an f64."""
         if self.weak == "int" and index in self.met:
             return index
         if self.weak == "float" and f64 in self.met:
