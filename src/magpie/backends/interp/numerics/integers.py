@@ -46,9 +46,9 @@ else:  # pragma: no cover - NumPy 1.26
     _TABLE = np.array([bin(i).count("1") for i in range(256)], np.uint8)
 
     def _count(u: Lanes) -> Lanes:
-        wide = np.ascontiguousarray(u)
-        total: Any = _TABLE[wide.view(np.uint8).reshape(*wide.shape, -1)].sum(-1)
-        return total if np.ndim(total) else np.uint8(total)
+        wide = np.atleast_1d(u)
+        total: Any = _TABLE[wide.view(np.uint8).reshape(len(wide), -1)].sum(-1, dtype=np.uint8)
+        return total if u.ndim else total[0]
 
 
 def popcount(x: Lanes) -> Lanes:
