@@ -88,3 +88,24 @@ def test_a_launch_from_a_finalizer_in_a_launch():
     with pytest.raises(mp.LaunchTypeError):
         outer[1, 4](x, Bomb())
     assert x.tolist() == [2] * 4
+
+
+def test_lengths_of_shared_arrays_mean_what_evaluate_says():
+    from magpie.ir.layout import BufferField, HostEnv, KernelLayout, ScalarField, SharedField, evaluate
+    from magpie.runtime.extents import extents_function
+
+    x = BufferField("x", "f32", 4, 2, "read", 0, 8, 24)
+    n = ScalarField("n", "i64", 8, 40)
+    p, e, s = ("param", "n"), ("extent", "x", 1), ("stride", "x", 0)
+    exprs = [
+        7, ("const", 3), p, e, s, ("workgroup_size", 1), ("num_workgroups", 0), ("add", p, e), ("sub", p, 9), ("mul", p, p),
+        ("floordiv", e, p), ("mod", e, p), ("floordiv", e, 0), ("min", p, e), ("max", p, s), ("neg", p), ("and", p, 12),
+        ("xor", e, 5), ("mul", ("mul", p, 1 << 40), 1 << 40), ("shl", e, 2), ("select", ("lt", p, e), p, e),
+        ("cast", "u8", p),
+    ]  # fmt: skip
+    for expr in exprs:
+        layout = KernelLayout("k", "word8", (x, n), 48, (SharedField("s", 4, (expr, 2)),), None)
+        extents = extents_function(layout, (5, 1, 1), (8, 4, 1))
+        for value in (3, -3, 0, 300, (1 << 63) - 1, -(1 << 63)):
+            env = HostEnv({"n": value}, {"x": (6, 7)}, {"x": (7, 1)}, (8, 4, 1), (5, 1, 1))
+            assert extents((0, 6, 7, 7, 1, value)) == ((evaluate(expr, env), 2),), (expr, value)

@@ -15,16 +15,16 @@ from magpie.backends.registry import DISPLAY_NAMES
 from magpie.dtypes import Type, by_name
 from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, MagpieError, clean
 from magpie.frontend.signature import ScalarArg
-from magpie.ir.layout import BufferField, HostEnv, KernelLayout, evaluate
+from magpie.ir.layout import BufferField, KernelLayout
 from magpie.records import record
 from magpie.runtime import fastpath
 from magpie.runtime.arguments import Signature, bind, signature
 from magpie.runtime.device import Device
 from magpie.runtime.device import device as find_device
 from magpie.runtime.driver import Call, Dims, LaunchShape
+from magpie.runtime.extents import Extents, extents_function
 from magpie.runtime.grid import check_limit, parse_block, parse_grid
 from magpie.runtime.keys import SMALL
-from magpie.runtime.packing import Packer
 from magpie.runtime.specialise import GENERAL, Specialisation, Variant
 from magpie.runtime.stream import Stream
 
@@ -223,38 +223,29 @@ class _Shapes:
         self.special = special
         self.device = device
         self.layout = special.artifact.layout
-        self.packer = Packer(self.layout)
-        self.calls: dict[tuple[tuple[int, ...], ...], Call] = {}
+        self.extents = extents_function(self.layout, launcher.grid, launcher.block)
+        self.calls: dict[Extents, Call] = {}
 
     def fixed(self) -> Call:
         """The call of a kernel whose shared arrays have constant shapes."""
-        return self._call(tuple(tuple(int(n) for n in s.extents) for s in self.layout.shared))  # type: ignore[arg-type]
+        return self._call(self.extents(()))
 
     def bind(self, words: tuple[Any, ...]) -> Call:
         """The call for these argument words: the host evaluates the extents (DESIGN 7, dynamic shared memory)."""
-        values = self.packer.split(words)
-        buffers = {p.name: values[p.name] for p in self.layout.params if isinstance(p, BufferField)}
-        env = HostEnv(
-            scalars={n: v for n, v in values.items() if n not in buffers},
-            extents={n: v[1] for n, v in buffers.items()},
-            strides={n: v[2] for n, v in buffers.items()},
-            workgroup_size=self.launcher.block,
-            num_workgroups=self.launcher.grid,
-        )
-        extents = tuple(tuple(evaluate(n, env) for n in s.extents) for s in self.layout.shared)
-        for field, ns in zip(self.layout.shared, extents, strict=True):
-            if min(ns, default=0) < 0:
-                raise LaunchValueError(
-                    f"shared array {field.name!r} would have the shape {ns}", diagnostic="MPG_LAUNCH_1012"
-                )
+        extents = self.extents(words)
         found = self.calls.get(extents)
         if found is None:
+            for field, ns in zip(self.layout.shared, extents, strict=True):
+                if min(ns, default=0) < 0:
+                    raise LaunchValueError(
+                        f"shared array {field.name!r} would have the shape {ns}", diagnostic="MPG_LAUNCH_1012"
+                    )
             if len(self.calls) >= _PLANS:
                 self.calls.clear()
             found = self.calls[extents] = self._call(extents)
         return found
 
-    def _call(self, extents: tuple[tuple[int, ...], ...]) -> Call:
+    def _call(self, extents: Extents) -> Call:
         launcher, device = self.launcher, self.device
         total = dynamic = 0
         for field, ns in zip(self.layout.shared, extents, strict=True):

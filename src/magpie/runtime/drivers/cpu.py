@@ -40,8 +40,14 @@ _RESET = "q56xi4xQi4xQ96x"
 # Work-items up to which a launch stays on the calling thread: waking others costs 1.5 to 5 us.
 _SMALL = 1024
 
+# Arenas up to this size (of all threads together) stay with their block: taking one from the pool costs 3 us.
+_OWN_ARENA = 1 << 20
+
 # Workgroups that a thread takes at a time, at most: between two takes it looks whether it should come back to Python.
 _CHUNK = 16
+
+# Larger arenas are compared with the memory that is left.
+_CHECKED_FROM = 64 << 20
 
 # Holds some 30,000 lines of print.
 _RECORD_BYTES = 1 << 20
@@ -131,15 +137,19 @@ class _Arenas:
                 return found
         import numpy as np
 
+        error = GpuError(
+            GpuErrorKind.OutOfMemory,
+            "cpu",
+            f"the kernel's own storage needs {nbytes} bytes for all threads together",
+            diagnostic="MPG_LAUNCH_1010",
+            help="use a smaller workgroup, or smaller shared and local arrays",
+        )
+        if nbytes > _CHECKED_FROM and nbytes > hostmem.available_bytes():
+            raise error
         try:
-            return np.empty(max(1 << 16, 1 << (nbytes + abi.ARENA_ALIGN - 1).bit_length()), np.uint8)
+            return np.empty(max(1 << 12, 1 << (nbytes + abi.ARENA_ALIGN - 1).bit_length()), np.uint8)
         except (MemoryError, ValueError):
-            raise GpuError(
-                GpuErrorKind.OutOfMemory,
-                "cpu",
-                f"the kernel's own storage needs {nbytes} bytes for all threads together",
-                diagnostic="MPG_LAUNCH_1010",
-            ) from None
+            raise error from None
 
     def give(self, arena: Any) -> None:
         if len(self._free) < 8:
@@ -177,18 +187,24 @@ class _Loaded:
         size = abi.launch_block_size(self.layout, self._info)
         tail = self.layout.size
 
-        def make() -> _Block:  # a block, its part that changes, its address
+        arenas = self._driver._arenas
+        nbytes = stride * count
+        own = 0 < nbytes <= _OWN_ARENA
+
+        def make() -> _Block:  # a block, its part that changes, its address, its arena
             made = LaunchBlock(size)
-            made.fill(**fixed)
+            arena = arenas.take(nbytes) if own else None  # never given back: it is the block's
+            made.fill(**fixed, arenas=aligned_address(arena) if own else 0)
             made.arguments[tail : tail + len(words)] = words
             rest = (ctypes.c_char * (ARGUMENTS - _FROM + size)).from_address(made.address + _FROM)
-            return made, rest, made.address
+            return made, rest, made.address, arena
 
         free: list[_Block] = []
         launcher = self._driver.launcher()
         pack_into = struct.Struct("<" + _RESET + struct_format(self.layout)).pack_into
-        if self._info.get("records") or stride or self._info.get("polls"):
-            return self._full_call(shape, fixed, free, make, pack_into, tail + len(words))
+        if self._info.get("records") or self._info.get("polls") or (nbytes and not own):
+            shared_arena = 0 if own else nbytes
+            return self._full_call(shape, fixed, free, make, pack_into, tail + len(words), shared_arena)
         run, entry, address, image = launcher.run, launcher.entry, self._address, self._image
 
         def call_alone(*arguments: Any, image: LoadedImage = image) -> None:  # the default keeps the code mapped
@@ -196,7 +212,7 @@ class _Loaded:
                 mine = free.pop()
             except IndexError:
                 mine = make()
-            block, rest, at = mine
+            block, rest, at, _ = mine
             pack_into(rest, 0, 0, 0, 0, 0, address, *arguments)
             if entry(at):  # not done: a time slice is over
                 run(block)
@@ -221,11 +237,11 @@ class _Loaded:
         make: Callable[[], _Block],
         pack_into: Any,
         record_at: int,
+        nbytes: int,
     ) -> Call:
-        """The call of a kernel that needs an arena, reports records or polls for Ctrl-C."""
+        """The call of a kernel that needs `nbytes` of arena from the pool, reports records or polls for Ctrl-C."""
         info, arenas, run, address = self._info, self._driver._arenas, self._driver.launcher().run, self._address
         polls, records = bool(info.get("polls")), bool(info.get("records"))
-        nbytes = fixed["stride"] * fixed["threads"]
         image = self._image
 
         def call(*arguments: Any, image: LoadedImage = image) -> None:
@@ -233,7 +249,7 @@ class _Loaded:
                 mine = free.pop()
             except IndexError:
                 mine = make()
-            made, rest, _ = mine
+            made, rest, _, _ = mine
             arena = record = None
             if nbytes:
                 arena = arenas.take(nbytes)
@@ -260,7 +276,7 @@ class _Loaded:
         return call
 
 
-_Block = tuple[LaunchBlock, Any, int]
+_Block = tuple[LaunchBlock, Any, int, Any]
 
 
 def aligned_address(arena: Any) -> int:
