@@ -21,6 +21,7 @@ from magpie.backends.interp.ordering import Handoffs, SubgroupClocks
 from magpie.backends.interp.reports import Report, show_item
 from magpie.backends.interp.shadow import ATOMIC_READ, ATOMIC_WRITE, READ, WRITE, Packing, Region, regions_of
 from magpie.backends.interp.subgroups import Rows
+from magpie.diagnostics import Loc
 from magpie.ir.nodes import Buffer, Kernel, Node, SharedArray, walk
 from magpie.knobs import SANITIZE_CHECKS, SANITIZE_DEFAULT
 
@@ -274,13 +275,13 @@ class Sanitizer:
                 f"data race in {space} on {address[0]}{list(address[1])}: {site.verb} by {show_item(first)}, "
                 f"and {earlier.verb} by {show_item(second)}, with nothing that orders them"
             )
-            help_ = "put mp.barrier() between the two" if shared else None
-            if not shared and first[0] == second[0]:
-                help_ = "put mp.barrier() between the two, or use an atomic"
-            elif not shared:
-                help_ = "workgroups are ordered only by the end of the kernel: use an atomic, or a kernel for each step"
+            apart = first[0] != second[0]
             if here == there and both:
                 help_ = "give each work-item its own element, or use an atomic"
+            elif apart:
+                help_ = "workgroups are ordered only by the end of the kernel: use an atomic, or a kernel for each step"
+            else:
+                help_ = _where_a_barrier_goes(here, there)
             self.launch.collector.add(
                 Report(
                     "race",
@@ -313,6 +314,14 @@ class Sanitizer:
             wanted = int(source[lane] if np.ndim(source) else source)
             text = f"{{item}} reads the value of lane {wanted} of its subgroup, which does not take part"
             chunk.report("shuffle", node, lanes, text)
+
+
+def _where_a_barrier_goes(later: Loc | None, earlier: Loc | None) -> str:
+    if later is None or earlier is None or later.file != earlier.file:
+        return "put mp.barrier() between the two"
+    if earlier.line < later.line:
+        return f"put mp.barrier() between line {earlier.line} and line {later.line}"
+    return "put mp.barrier() between the two, in a loop also between one trip and the next"
 
 
 def _same_bits(w: Window, at: Any, value: Any) -> Any:
