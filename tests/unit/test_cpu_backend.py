@@ -7,7 +7,7 @@ import pytest
 
 import magpie as mp
 
-GANGS = (4, 8, 16, 32)
+GANGS = (4, 8, 16, 32, 64)
 F = np.float32
 
 

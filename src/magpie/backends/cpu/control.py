@@ -359,7 +359,7 @@ class ControlMixin(GangBase):
 
     def poll(self, node: Node) -> None:
         """At the back edge of a loop that may never end: look for a cancelled launch every 2**16 trips (RULES 18)."""
-        if node.attrs.get("counted") is None and self.c.open:
+        if node.attrs.get("counted") is None and self.c.open and self.env.polling:
             poll_cancel(self.env)
 
     def full_trips(self, node: Node, exit_: Block) -> None:

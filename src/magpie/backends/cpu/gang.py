@@ -6,6 +6,7 @@ atomics and subgroup ops are in files of their own, joined by `magpie.backends.c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from magpie.backends.cpu.lane_shapes import Shapes
@@ -89,6 +90,8 @@ class Env:
     sites: list[dict[str, object]] = field(default_factory=list)
     used: set[Node] = field(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
+    library: Callable[[str, DType, list[str], int], str] | None = None
+    polling: bool = True  # whether endless loops look for a cancelled launch
     trips: str = ""  # counter of the trips of endless loops
     leave: Block | None = None  # leaves the kernel
     record_word: int = 0  # where the launch block has the record buffer
@@ -105,6 +108,7 @@ class GangBase:
         self.at = at
         self.scalar = Ops(env.code, 1, fast=env.fast, native_half=env.target.has_f16c)
         self.vector = Ops(env.code, self.w, fast=env.fast, native_half=env.target.has_f16c)
+        self.scalar.library = self.vector.library = env.library
         self.map: dict[Node, Value] = {}
         self.mask: Mask | None = None
         self.storage: dict[Slot, Storage] = {}

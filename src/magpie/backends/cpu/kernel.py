@@ -12,6 +12,7 @@ from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.guards import find_guard, guard_check
 from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
 from magpie.backends.cpu.launch import Launch
+from magpie.backends.cpu.library import library_call
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
@@ -23,6 +24,7 @@ from magpie.backends.llvm.emitter import Block, Code, Module, constant, element,
 from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Array, Buffer, Kernel, LocalArray, Node, SharedArray, Slot, walk
+from magpie.ir.ops import OPS
 from magpie.passes.narrow_index import Ranges
 
 __all__ = ["Emitted", "emit_kernel"]
@@ -65,6 +67,7 @@ class _Kernel:
         self.launch = Launch(self.c, kernel, original, layout)
         self.env = Env(self.c, kernel, self.launch, shapes, ranges, lanes, target, masks, checked, fast)
         self.env.used = {a for n in walk(kernel.body) for a in n.args}
+        self.env.library = library_call(self.env, fast)
         self.env.record_word = abi.EXTENT_WORD + abi.dynamic_extents(layout)
         self.context: dict[Node | Slot | LocalArray | str, Storage] = {}
         self.context_at: dict[Node | Slot | LocalArray | str, int] = {}
@@ -370,11 +373,46 @@ class _Kernel:
         elif (size := team_size(run.nodes, self.env, self.common)) > 1 and c.lines < _LARGE // 4:
             self.team_rows(run, size, ends)
         else:
+            bound = self.cut(run)
+            gangs, after = self.rows_gangs(), c.block("cut")
+            if bound:
+                gangs = self.gangs_below(bound, gangs)
+                c.cbr(c.op(f"icmp sgt i64 {gangs}, 0"), some := c.block("some"), after)
+                c.place(some)
             row = self.row(self.count("z", launch.size(2), ends), self.count("y", launch.size(1), ends))
-            gang = self.count("g", self.rows_gangs(), ends)
+            gang = self.count("g", gangs, ends)
             self.gang(run, self.in_row(row, gang))
+            if bound:
+
+                def skip() -> None:
+                    c.br(after)
+                    c.place(after)
+
+                ends.insert(0, skip)
         for end in reversed(ends):
             end()
+
+    def cut(self, run: Run) -> str:
+        """The bound k where a run does nothing but ``if thread_id(0) < k``: the gangs beyond have nothing to do."""
+        work = [n for n in run.nodes if not OPS[n.op].pure]
+        if len(work) != 1 or work[0].op != "if" or work[0].regions[1] or self.env.checked:
+            return ""
+        cond = work[0].args[0]
+        if cond.op != "lt" or cond.args[0].op != "thread_id" or cond.args[0].attrs["dim"] != 0:
+            return ""
+        kept = set(self.plan.context_nodes)
+        bound = self.sc.map.get(cond.args[1])
+        if bound is None or bound.elem != "i64" or any(n in kept for n in run.nodes):
+            return ""
+        return bound.text
+
+    def gangs_below(self, bound: str, gangs: str) -> str:
+        """How many gangs of a row hold a thread_id(0) below ``bound``."""
+        c, s = self.c, self.sc.scalar
+        bound = s.intrinsic("smin", "i64", [bound, str(1 << 32)])
+        up = c.op(f"add i64 {bound}, {self.width - 1}")
+        count = c.op(f"ashr i64 {up}, {self.width.bit_length() - 1}")
+        return s.intrinsic("smin", "i64", [count, gangs])
 
     def lane_zero(self, gang: str) -> str:
         if not gang.startswith("%"):

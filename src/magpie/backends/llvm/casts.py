@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from magpie.backends.llvm.emitter import Code, constant, element, memory_element, splat, vector
 from magpie.dtypes import DType, bf16, f16, f32, f64
 
@@ -16,6 +18,8 @@ class Casts:
         self.width = width
         self.fast = fast
         self.native_half = native_half
+        # calls a function of Magpie's own math library: (op, type, operands, lanes) -> value; None: the system's
+        self.library: Callable[[str, DType, list[str], int], str] | None = None
         self.i1 = vector("i1", width)
 
     # --- small helpers -------------------------------------------------------------------------------------------

@@ -251,12 +251,17 @@ class Ops(Casts):
         """A library function; halves compute in f32 and round once."""
         if op == "pow" and t.is_int:
             return self.integer_power(t, args)
-        return self.rounded(self.libm(LIBM[op], f64 if t is f64 else f32, args), t)
+        wide = f64 if t is f64 else f32
+        if self.library is not None:
+            return self.rounded(self.library(op, wide, args, self.width), t)
+        return self.rounded(self.libm(LIBM[op], wide, args), t)
 
     def math(self, op: str, t: DType, elem: str, args: list[str]) -> str:
         return self.rounded(self.intrinsic(INTRINSIC_MATH[op], elem, args, flags=op == "sqrt"), t)
 
     def rsqrt(self, op: str, t: DType, elem: str, args: list[str]) -> str:
+        if self.library is not None and not self.fast:
+            return self.through_float(op, t, args)
         root = self.intrinsic("sqrt", elem, args, flags=True)
         one = self.lit(constant(1.0, elem), elem)
         return self.rounded(self.code.op(f"fdiv {self.fast}{self.v(elem)} {one}, {root}"), t)
