@@ -30,7 +30,7 @@ class Step:
     """One line: an access at (a * t + b * g + c) % cells by the items with t % p == q, or a barrier."""
 
     def __init__(self, rng, cells, local):
-        self.kind = rng.choice(["load", "load", "store", "store", "atomic", "barrier", "subgroup"])
+        self.kind = rng.choice(["load", "load", "store", "store", "atomic", "barrier", "subgroup", "some barriers"])
         self.a, self.b, self.c = rng.choice([0, 1, 1, 2, 3]), 0 if local else rng.choice([0, 1, 8]), rng.randrange(cells)
         self.p = rng.choice([1, 1, 2, 3, 8])
         self.q = rng.randrange(self.p)
@@ -51,6 +51,9 @@ def build(steps, target, x, shared):
             b.at(line)
             if s.kind == "barrier":
                 b.emit("barrier")
+            elif s.kind == "some barriers":  # in some workgroups only
+                odd = b.emit("eq", b.emit("and", g, b.i(1)), b.i(s.q & 1))
+                b.when(odd, lambda: b.emit("barrier"))
             elif s.kind == "subgroup":
                 b.emit("subgroup_barrier")
             else:
@@ -74,17 +77,19 @@ def build(steps, target, x, shared):
 def races(steps, local):
     """Every pair of lines that race, by looking at all pairs of accesses of a cell."""
     cells = {}
-    epoch, sub = 0, 0
+    epoch, sub = [0] * GROUPS, 0
     for line, s in enumerate(steps, 1):
         if s.kind == "barrier":
-            epoch += 1
+            epoch = [e + 1 for e in epoch]
+        elif s.kind == "some barriers":
+            epoch = [e + (g & 1 == s.q & 1) for g, e in enumerate(epoch)]
         elif s.kind == "subgroup":
             sub += 1
         else:
             for g, t in itertools.product(range(GROUPS), range(BLOCK)):
                 if s.on(t):
                     key = (g if local else 0, s.cell(g, t))
-                    cells.setdefault(key, []).append((g, t, epoch, sub, s.kind, line))
+                    cells.setdefault(key, []).append((g, t, epoch[g], sub, s.kind, line))
     found = set()
     for accesses in cells.values():
         for one, two in itertools.combinations(accesses, 2):
