@@ -88,6 +88,7 @@ class Env:
     arrays: dict[Array, tuple[str, Block | None]] = field(default_factory=dict)
     alias: dict[Array, str] = field(default_factory=dict)  # metadata to add to accesses
     sites: list[dict[str, object]] = field(default_factory=list)
+    regular: dict[Node, bool] = field(default_factory=dict)  # see `MemoryMixin.is_regular`
     used: set[Node] = field(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None

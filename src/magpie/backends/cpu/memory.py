@@ -16,6 +16,7 @@ from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import Block, constant, memory_element, splat
 from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Buffer, ConstArray, Node
+from magpie.ir.ops import OPS
 
 __all__ = ["Address", "MemoryMixin"]
 
@@ -34,6 +35,7 @@ class Address:
     offset_elem: str = ""
     scale: int = 1
     private: bool = False  # memory of these work-items alone
+    regular: bool = False  # a vector of offsets made from coordinates, which may turn out to be consecutive
 
 
 class MemoryMixin(GangBase):
@@ -144,12 +146,35 @@ class MemoryMixin(GangBase):
                 value.block = self.c.at_block
                 part = self.lanes(value, vector_elem)
                 vector = self.c.op(f"add <{self.w} x {vector_elem}> {vector}, {part}")
-            return Address(2, base, t, suffix, 0, vector, vector_elem, size, local)
+            regular = size == t.itemsize and not local and all(self.is_regular(n) for n in node.args[: len(indices)])
+            return Address(2, base, t, suffix, 0, vector, vector_elem, size, local, regular)
         if line != "0":
             stride_bytes = self.mul(line, str(size))
             step: int | str = int(stride_bytes) if _is_number(stride_bytes) else stride_bytes
             return Address(1, base, t, suffix, step, private=local)
         return Address(0, base, t, suffix, private=local)
+
+    def is_regular(self, node: Node) -> bool:
+        """Whether an index is made of coordinates and uniform values alone: no loads, no slots that vary."""
+        known = self.env.regular
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in known or self.shape(top) < 2:
+                known.setdefault(top, True)
+                stack.pop()
+                continue
+            if not OPS[top.op].pure or not top.args:
+                known[top] = False
+                stack.pop()
+                continue
+            missing = [a for a in top.args if a not in known]
+            if missing:
+                stack.extend(missing)
+                continue
+            known[top] = all(known[a] for a in top.args)
+            stack.pop()
+        return known[node]
 
     def narrowed(self, text: str, elem: str) -> str:
         if elem == "i64" or not text.startswith("%"):
@@ -236,11 +261,38 @@ class MemoryMixin(GangBase):
             raw = c.op(f"load {vt}, ptr {start}, align {size}{a.suffix}")
             order = ", ".join(f"i32 {k}" for k in range(w - 1, -1, -1))
             return c.op(f"shufflevector {vt} {raw}, {vt} poison, <{w} x i32> <{order}>")
-        if self.mask is not None:
-            return self.load_bits(a, elem) if self.sparse else self.gather_safe(a, elem)
-        return self.gather_all(a, elem)
+        if a.regular and (self.mask is None or self.masked_native(elem)):
+            return self.load_if_consecutive(a, elem)
+        return self.gather(a, elem)
 
-    sparse = False
+    def gather(self, a: Address, elem: str) -> str:
+        return self.gather_all(a, elem) if self.mask is None else self.gather_safe(a, elem)
+
+    def consecutive(self, a: Address) -> tuple[str, Address]:
+        """An i1: the lanes of a vector address follow each other; and the line that they are then."""
+        c, w = self.c, self.w
+        first = c.op(f"extractelement <{w} x {a.offset_elem}> {a.offset}, i64 0")
+        vt = f"<{w} x {a.offset_elem}>"
+        line = c.op(f"add {vt} {self.splat_in(c.at_block, first, a.offset_elem)}, {ramp(a.offset_elem, 1, w)}")
+        same = self.masks.from_i1(c.op(f"icmp eq {vt} {a.offset}, {line}"))
+        return self.masks.all(same), Address(1, self.scaled(a, first), a.t, a.suffix, a.t.itemsize)
+
+    def load_if_consecutive(self, a: Address, elem: str) -> str:
+        """A run-time test is cheaper than a gather: for ``i ^ j``, lanes are consecutive for all large j."""
+        c, vt = self.c, f"<{self.w} x {elem}>"
+        test, line = self.consecutive(a)
+        near, far, join = c.block("near"), c.block("far"), c.block("join")
+        c.cbr(test, near, far)
+        c.place(near)
+        one = self.load_vector(line, elem)
+        near = c.at_block
+        c.br(join)
+        c.place(far)
+        other = self.gather(a, elem)
+        far = c.at_block
+        c.br(join)
+        c.place(join)
+        return c.op(f"phi {vt} [ {one}, %{near.label} ], [ {other}, %{far.label} ]")
 
     def lane_pointers(self, a: Address, lanes: range) -> list[str]:
         """A pointer for each lane, unrolled."""
@@ -425,6 +477,24 @@ class MemoryMixin(GangBase):
             c.do(f"store {elem} {text}, ptr {a.base}, align {size}{a.suffix}")
             return
         lanes = self.vector.to_memory(self.lanes(value, self.register(t)), t)
+        if a.regular and (self.mask is None or self.masked_native(elem)):
+            test, line = self.consecutive(a)
+            near, far, join = c.block("near"), c.block("far"), c.block("join")
+            c.cbr(test, near, far)
+            c.place(near)
+            self.store_lanes(line, lanes)
+            c.br(join)
+            c.place(far)
+            self.store_lanes(a, lanes)
+            c.br(join)
+            c.place(join)
+        else:
+            self.store_lanes(a, lanes)
+
+    def store_lanes(self, a: Address, lanes: str) -> None:
+        """Store lanes that are in memory form."""
+        c, t, w = self.c, a.t, self.w
+        elem, size = memory_element(t), t.itemsize
         vt = f"<{w} x {elem}>"
         if a.kind == 1 and a.stride == size:
             if self.mask is None:
