@@ -278,3 +278,64 @@ def test_waiting_loops_poll_and_end():
     flag, out = np.zeros(1, np.int32), np.zeros(8, np.int32)
     run(k_endless, 1, 8, flag, out)
     assert (out == 101).all()
+
+
+@mp.kernel
+def k_matmul(a: mp.Array[mp.f32, 2], b: mp.Array[mp.f32, 2], c: mp.Array[mp.f32, 2]):
+    j = mp.global_id(0)
+    i = mp.global_id(1)
+    if i < c.shape[0] and j < c.shape[1]:
+        s = mp.f32(0)
+        for k in range(a.shape[1]):
+            s += a[i, k] * b[k, j]
+        c[i, j] = s
+
+
+@mp.kernel
+def k_matmul_returns(a: mp.Array[mp.f32, 2], b: mp.Array[mp.f32, 2], c: mp.Array[mp.f32, 2]):
+    i = mp.global_id(1)
+    if i >= c.shape[0]:
+        return
+    j = mp.global_id(0)
+    if j >= c.shape[1]:
+        return
+    s = mp.f32(0)
+    for k in range(a.shape[1]):
+        s += a[i, k] * b[k, j]
+    c[i, j] = s
+
+
+@mp.kernel
+def k_matmul_tiled(a: mp.Array[mp.f32, 2], b: mp.Array[mp.f32, 2], c: mp.Array[mp.f32, 2]):
+    ta = mp.shared((8, 8), mp.f32)
+    tb = mp.shared((8, 8), mp.f32)
+    x = mp.thread_id(0)
+    y = mp.thread_id(1)
+    i = mp.global_id(1)
+    j = mp.global_id(0)
+    s = mp.f32(0)
+    for t in range(mp.cdiv(a.shape[1], 8)):
+        ta[y, x] = a[i, t * 8 + x] if i < a.shape[0] and t * 8 + x < a.shape[1] else 0.0
+        tb[y, x] = b[t * 8 + y, j] if t * 8 + y < b.shape[0] and j < b.shape[1] else 0.0
+        mp.barrier()
+        for k in range(8):
+            s += ta[y, k] * tb[k, x]
+        mp.barrier()
+    if i < c.shape[0] and j < c.shape[1]:
+        c[i, j] = s
+
+
+@pytest.mark.parametrize("gang", GANGS)
+@pytest.mark.parametrize("kernel", [k_matmul, k_matmul_returns, k_matmul_tiled], ids=["guard", "returns", "tiled"])
+@pytest.mark.parametrize("shape", [(33, 20, 21), (8, 8, 8), (5, 64, 40)])
+def test_teams_of_gangs(gang, kernel, shape):
+    n, k, m = shape
+    rng = np.random.default_rng(4)
+    a, b, c = rng.random((n, k), dtype=F), rng.random((k, m), dtype=F), np.zeros((n, m), F)
+    for block in [(8, 8)] if kernel is k_matmul_tiled else [(8, 8), (16, 5), (32, 1), (4, 3)]:
+        c[:] = -1
+        run(kernel, (-(-m // block[0]), -(-n // block[1])), block, a, b, c, gang=gang)
+        want = np.zeros((n, m), F)
+        for p in range(k):
+            want += a[:, p : p + 1] * b[p : p + 1]
+        assert (c == want).all()

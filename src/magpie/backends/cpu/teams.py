@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from magpie.backends.cpu.control import LoopFrame, poll_cancel
 from magpie.backends.cpu.gang import Env
+from magpie.backends.cpu.guards import find_guard
 from magpie.backends.cpu.lane_shapes import Shapes
 from magpie.backends.cpu.spmd import Gang
 from magpie.ir.nodes import Buffer, ConstArray, Kernel, Node, Region, Slot, walk
 from magpie.ir.ops import OPS
+from magpie.passes.exits import has_return
 
 __all__ = ["Common", "Team", "find_common", "team_size"]
 
@@ -103,6 +105,9 @@ def team_size(nodes: Region, env: Env, common: Common) -> int:
         return 1  # a local array has room for one gang
     if not any(n.op in ("thread_id", "global_id") and n.attrs["dim"] > 0 for n in walk(env.kernel.body)):
         return 1  # a one-dimensional kernel: a workgroup is one row
+    guard = find_guard(nodes, env)
+    if any(has_return([n]) for n in nodes if guard is None or n is not guard[0]):
+        return 1  # a gang that returns would take the team with it
     for node in nodes:
         if node.op in ("if", "loop") and _has_sums(node, env, common, node.op == "if"):
             vectors = max(1, env.layout.width * 32 // env.target.vector_bits)
@@ -157,6 +162,8 @@ class Team:
                 first.visit(node)
             for gang in rest:
                 gang.map[node] = first.map[node]
+                if node in gang.kept:
+                    gang.kept[node](gang.map[node])
         elif op == "slot_set" and node.attrs["slot"] in self.common.slots:
             first.visit(node)
             for gang in rest:

@@ -15,12 +15,15 @@ __all__ = ["choose_width", "hot_bits", "mask_bits"]
 _REGISTERS = {True: 30, False: 14}
 
 
+_NOT_LANES = ("const", "param", "subgroup_ballot")
+
+
 def hot_bits(kernel: Kernel) -> int:
     """Bits of the widest type that values of lanes commonly have: floats and declared integers, not indices."""
     bits = 8
     for node in walk(kernel.body):
         t = node.type
-        if isinstance(t, DType) and t.name != "index" and not t.is_bool and node.op not in ("const", "param"):
+        if isinstance(t, DType) and t.name != "index" and not t.is_bool and node.op not in _NOT_LANES:
             bits = max(bits, 32 if t.is_float and t.bits == 16 else t.bits)
     return bits
 
@@ -38,7 +41,9 @@ def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
     vectors = 2
     rows = any(n.op in ("thread_id", "global_id") and n.attrs["dim"] > 0 for n in walk(kernel.body))
     loops = [n for n in walk(kernel.body) if n.op == "loop"]
-    if loops and not rows:  # with several rows, teams of gangs do the same
+    if loops and rows and target.has_avx512:  # teams of gangs keep more sums, and rows are often 16 or 32 long
+        vectors = 1 if all(n.attrs.get("counted") is not None for n in loops) else 2
+    elif loops and not rows:
         shapes = analyse_shapes(kernel, Layout(native * 2, True, kernel.workgroup), ranges)
         needed = max(_live(loop, shapes) for loop in loops)
         room = _REGISTERS[target.has_avx512] // (needed + 1)
