@@ -81,7 +81,8 @@ def arena_bytes(info: dict[str, Any], block: tuple[int, int, int], extents: Sequ
     ``extents`` are the extent words of the launch block. ``info["arena"]`` holds: fixed (bytes), per_gang (bytes for
     each gang), rows (true if gangs do not cross rows of x) and dynamic ((itemsize, rank) of each dynamic array).
     """
-    arena, width = info["arena"], info["gang"]
+    arena: dict[str, Any] = info["arena"]
+    width: int = info["gang"]
     x, y, z = block
     gangs = -(-x // width) * y * z if arena["rows"] else -(-x * y * z // width)
     total, at = int(arena["fixed"]) + int(arena["per_gang"]) * gangs, 0

@@ -9,7 +9,7 @@ from magpie.backends.cpu.memory import Address, MemoryMixin
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import element, memory_element
 from magpie.dtypes import DType
-from magpie.ir.nodes import Node, Region, walk
+from magpie.ir.nodes import Array, Node, Region, walk
 
 __all__ = ["AtomicsMixin", "used_values"]
 
@@ -65,7 +65,8 @@ class AtomicsMixin(MemoryMixin):
         return self.vec(self.vector.from_memory(raw, t), self.register(t))
 
     def is_shared(self, node: Node) -> bool:
-        return node.attrs["array"].space != "buffer"
+        array: Array = node.attrs["array"]
+        return array.space != "buffer"
 
     def rmw_text(self, kind: str, t: DType, pointer: str, x: str) -> str:
         """An atomicrmw of a kind that LLVM has for ``t``."""
