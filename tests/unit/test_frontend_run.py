@@ -577,6 +577,24 @@ def test_br():
     assert out.tolist() == [2 * x[:64].sum(), 2 * x[64:].sum()], out
 
 
+@mp.kernel
+def k_unrolled(x, flag, out):
+    for k in mp.static_range(2):
+        if k == 0 or flag:
+            v = k
+            w = x[k]
+    out[0] = v
+    out[1] = w
+
+
+def test_one_assignment_in_an_unrolled_loop():
+    x = np.array([3.0, 4.0], np.float32)
+    for flag, expected in ((False, [0, 3]), (True, [1, 4])):
+        out = np.zeros(2, np.float32)
+        run(k_unrolled, 1, x, flag, out, block=1)
+        assert out.tolist() == expected
+
+
 @mp.func
 def window(a, i):
     return a[i, 1:3], i

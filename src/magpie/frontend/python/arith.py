@@ -212,7 +212,7 @@ def lazy(kind: str, emit: Callable[[DType], Node], fx: Fx) -> Lazy:
 
     def make(t: DType) -> Node:
         found = made.get(t)
-        if found is not None and any(r is found[1] for r in fx.regions):
+        if found is not None and fx.encloses(found[1]):
             return found[0]
         if kind == "float":
             node = emit(t) if t.is_float else fx.b.cast(make(f32), t)

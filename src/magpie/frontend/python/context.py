@@ -102,7 +102,6 @@ class Fx:
         self.weak_params: dict[str, WeakParam] = {}
         self.declared: dict[int, int] = {}
         self.returns: list[tuple[Val | None, ast.AST]] = []
-        self.arrays_used: list[Array] = []
         for var in self.vars.values():
             var.reset()
         self.result.reset()
@@ -121,6 +120,8 @@ class Fx:
             self.close()
             if not self.unstable():
                 break
+        else:
+            self._unsettled()
         for weak in self.weak_params.values():
             weak.finish(self)
         self.body[:0] = self.prologue
@@ -139,19 +140,30 @@ class Fx:
                 again |= cell.finish()
         return again
 
+    def _unsettled(self) -> None:
+        tree = self.source.tree
+        names = ", ".join(v.name for v in self.vars.values() if v.slotted)
+        self.record(
+            self.fail(
+                "MPG_PY_1004",
+                f"the types of variables of {tree.name} depend on each other in a circle",
+                tree,
+                help=f"declare one of them, as in v: mp.f32 = 0.0; variables: {names}",
+            )
+        )
+
     def close(self) -> None:
         """Check the end of the function: one that returns values must return them on every path."""
         if self.result.like is not None and self.assigned is not None:
             tree = self.source.tree
-            try:
-                raise self.fail(
+            self.record(
+                self.fail(
                     "MPG_PY_1024",
                     f"{tree.name} returns a value at some places, but not at its end",
                     tree.body[-1],
                     help="end it with a return of the same types",
                 )
-            except Fail as fail:
-                self.record(fail)
+            )
 
     # --- diagnostics ----------------------------------------------------------------------------------------------
     def loc(self, at: ast.AST | None) -> Loc | None:
@@ -278,17 +290,22 @@ class Fx:
         if bound is not None:  # a plain value, or the variable of a loop around this place
             val, region = bound
             assert val is not None
-            if not any(r is region for r in self.regions) and self._has_nodes(val):
-                var.slotted = var.forced = True
-                self.changed = True
+            if not isinstance(val, Const) and not self.encloses(region):
+                self._give_slot(var)
             return val
         if var.like is None:
             raise self._unassigned(var, at)
         self.b.loc = self.source.loc(at)
         return rebuild(var.like, iter([self._get(var.cell(n)) for n, _ in flatten(var.like, name)]))
 
-    def _has_nodes(self, val: Val) -> bool:
-        return not isinstance(val, Const)
+    def encloses(self, region: Region) -> bool:
+        """Whether ``region`` is the present one or lies around it, so that its values may be used here."""
+        return any(r is region for r in self.regions)
+
+    def _give_slot(self, var: Var) -> None:
+        """``var`` outlives the region where it is assigned: the next pass gives it a slot."""
+        var.slotted = var.forced = True
+        self.changed = True
 
     def _get(self, cell: Cell) -> Val:
         if cell.slot is None:
@@ -323,6 +340,9 @@ class Fx:
         var.sites.add(id(at))
         if var.first is None:
             var.first = loc
+        before = self.env.get(name)
+        if before is not None and name in (self.assigned or ()) and before[1] is not self.b.region and not var.slotted:
+            self._give_slot(var)  # one assignment, written out several times by an unrolled loop
         self.mark(name)
         if not var.slotted:
             self.env[name] = (val, self.b.region)
@@ -364,7 +384,7 @@ class Fx:
         out = []
         for name, number in flatten(val, var.name):
             cell = var.cell(name)
-            self._widen(cell, number, at, var)
+            self._widen(cell, number, at)
             out.append((cell, number))
         return out
 
@@ -383,7 +403,7 @@ class Fx:
                 dims.append(dim)
         return View(view.array, dims)
 
-    def _widen(self, cell: Cell, number: Val, at: ast.AST, var: Var) -> None:
+    def _widen(self, cell: Cell, number: Val, at: ast.AST) -> None:
         fresh = cell.strong is None and cell.weak is None
         before, was_open = cell.type, cell.open
         kind = weak_kind(number)
@@ -464,15 +484,10 @@ class Fx:
             return Lazy(kind, lambda t: weak.make(self, t) if t.is_float else self.b.cast(weak.make(self, f32), t))
         if kind == "bool":
             return Lazy(kind, lambda t: self.b.cast(weak.make(self, bool_), t))
-        return Lazy(
-            kind,
-            lambda t: (
-                self.b.emit(
-                    "ne",
-                    weak.make(self, index),
-                    self.b.const(0, index),
-                )
-                if t.is_bool
-                else weak.make(self, t)
-            ),
-        )
+
+        def integer(t: DType) -> Node:
+            if t.is_bool:
+                return self.b.emit("ne", weak.make(self, index), self.b.const(0, index))
+            return weak.make(self, t)
+
+        return Lazy(kind, integer)
