@@ -41,6 +41,7 @@ class Compiled:
         self.body = body
         self.initial = registers.initial
         self.arrays = registers.arrays
+        self.slots = registers.slots
         self.leaves = leaves
         self.returned = returned
 

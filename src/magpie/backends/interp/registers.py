@@ -42,6 +42,11 @@ class Registers:
             self._slots[slot] = self.permanent(initial(slot))
         return self._slots[slot]
 
+    @property
+    def slots(self) -> dict[Slot, int]:
+        """Every slot that the kernel uses."""
+        return self._slots
+
     def array(self, array: Array, field: tuple[int, ...] | None) -> int:
         """The register of the window of an array, or of one leaf of its elements."""
         key = (array, tuple(field) if field else None)

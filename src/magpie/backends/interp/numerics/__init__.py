@@ -22,7 +22,7 @@ from magpie.backends.interp.numerics.lanes import (
     scalar,
     select,
 )
-from magpie.dtypes import DType, bf16, bool_, f16, f32, f64
+from magpie.dtypes import DType, bf16, bool_, f32, f64
 
 __all__ = ["FOLDABLE", "Function", "combine", "fold", "implementation", "scalar"]
 
@@ -144,10 +144,8 @@ def _same(x: Lanes) -> Lanes:
 def _float(op: str, type_: DType) -> Function:
     if op in _FLOAT_EXACT:
         return _FLOAT_EXACT[op]
-    if op in elementary.UNARY:
-        return elementary.unary(op, type_)
-    if op in elementary.BINARY:
-        return elementary.binary(op, type_)
+    if op in elementary.ELEMENTARY:
+        return elementary.elementary(op, type_)
     if op == "ldexp":
         return elementary.ldexp(type_)
     if op == "fma":
@@ -166,14 +164,16 @@ def _fma(type_: DType) -> Function:
     if type_ is f64:
         return floats.fma64
 
+    if type_ is f32:
+        return floats.fma32
+
     def wide(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         # The product of two f32 has 48 bits: exact. The sum is rounded to odd, so the last rounding is the only one.
         return floats.add_round_to_odd(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
 
     if type_ is bf16:
         return lambda a, b, c: round_f64_to_bf16(wide(a, b, c))
-    to = np.float16 if type_ is f16 else np.float32
-    return lambda a, b, c: wide(a, b, c).astype(to)
+    return lambda a, b, c: wide(a, b, c).astype(np.float16)
 
 
 def combine(kind: str, type_: DType) -> Function:
@@ -189,7 +189,7 @@ def _second(old: Lanes, new: Lanes) -> Lanes:
 
 #: Ops that `fold` evaluates.
 FOLDABLE = frozenset(
-    {*_INT, *_BOOL, *_FLOAT_EXACT, *_FLOAT_ROUNDED, *_COMPARE, *elementary.UNARY, *elementary.BINARY}
+    {*_INT, *_BOOL, *_FLOAT_EXACT, *_FLOAT_ROUNDED, *_COMPARE, *elementary.ELEMENTARY}
     | {"cast", "bitcast", "select", "shl", "shr", "ldexp", "fma"}
 )
 

@@ -12,6 +12,7 @@ from magpie.backends.interp.numerics.lanes import Lanes, select, settle
 __all__ = [
     "add_round_to_odd",
     "floordiv",
+    "fma32",
     "fma64",
     "maximum",
     "maximum_number",
@@ -36,6 +37,25 @@ def add_round_to_odd(a: Lanes, b: Lanes) -> Lanes:
     fix = np.isfinite(s) & (e != 0) & ((bits & np.int64(1)) == 0)
     toward = select((e > 0) == (s > 0), np.int64(1), np.int64(-1))
     return (bits + toward * fix).view(np.float64)
+
+
+_LOST = np.int64(0x1FFFFFFF)  # the bits that float64 has and float32 has not
+_TIE = np.int64(0x10000000)
+_NORMAL = np.float64(2.0**-126)
+
+
+def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c on float32 with one rounding.
+
+    The product is exact in float64. Rounding the sum twice goes wrong only where the first rounding makes a tie of the
+    second, or the result is subnormal: there the sum is rounded to odd.
+    """
+    p, w = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    s = p + w
+    doubtful = ((s.view(np.int64) & _LOST) == _TIE) | ((np.abs(s) < _NORMAL) & (s != 0))
+    if doubtful.any():
+        s = add_round_to_odd(p, w)
+    return s.astype(np.float32)
 
 
 _SPLIT = np.float64(134217729.0)  # 2^27 + 1
