@@ -421,3 +421,32 @@ def test_dump(monkeypatch, tmp_path, capfd):
     monkeypatch.setenv("MAGPIE_DUMP", "nonsense")
     with pytest.warns(RuntimeWarning, match="MPG_ENV_1006"):
         dumped[1, 1](one(1, np.int64))
+
+
+def test_alignment_is_a_fact_of_the_memory_not_of_its_device():
+    x = mp.zeros(64, device="interp")
+    for start in range(3):
+        bump.launch(grid=4, block=16, args=(x[start:],), device="cpu")
+    facts = {v.facts for v in bump.variants() if v.device == "cpu:0"}
+    assert facts >= {"aligned", "fast"}
+    assert np.asarray(x).tolist() == [1, 2] + [3] * 62
+
+
+def test_args_must_be_a_tuple(backend):
+    with pytest.raises(mp.LaunchTypeError, match=r"args=\(x,\)"):
+        bump.launch(grid=1, block=1, args=one())
+
+
+def test_warnings_are_shown_once_a_specialisation(backend):
+    @mp.kernel
+    def warned(x):
+        x[0] + 1
+        x[0] = 2
+
+    for dtype in (np.float32, np.int32):
+        with pytest.warns(mp.CompileWarning, match="MPG_PY_1032") as caught:
+            warned[1, 1](one(1, dtype))
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    warned[1, 1](one())  # said before; a warning would be an error here
+    warned[2, 1](one())

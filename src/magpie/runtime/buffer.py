@@ -27,6 +27,9 @@ __all__ = ["Buffer", "Memory", "allocate", "running"]
 #: Launches that are under way: a token of each -> (kernel's name, its arguments). Filled by launchers, read by `free`.
 running: dict[object, tuple[str, tuple[Any, ...]]] = {}
 
+#: Host memory may be used by every device that reaches it, so its arrays promise what the most demanding one asks for.
+ALIGNMENT = 64
+
 _free_lock = threading.RLock()
 
 
@@ -109,7 +112,7 @@ class Buffer:
             dtype,
             len(shape),
             contiguous=strides == _row_major(shape) or _is_contiguous(shape, strides),
-            aligned=address % device.alignment == 0,
+            aligned=address % (ALIGNMENT if device.driver.host_memory else device.alignment) == 0,
             small=is_small(shape, sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1),
             writable=True,
             device=device,

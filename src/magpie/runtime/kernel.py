@@ -89,7 +89,7 @@ class Kernel:
         *,
         grid: int | tuple[int, ...],
         block: int | tuple[int, ...] | None = None,
-        args: Iterable[Any] = (),
+        args: tuple[Any, ...] | list[Any] = (),
         kwargs: dict[str, Any] | None = None,
         device: str | Device | None = None,
         stream: Any = None,
@@ -105,6 +105,12 @@ class Kernel:
         work-items that the cpu runs as lanes (4 to 64). `checked` compiles bounds, assert and division checks in.
         Raises LaunchTypeError, LaunchValueError or GpuError before anything runs, and CompileError.
         """
+        if not isinstance(args, tuple | list):
+            raise LaunchTypeError(
+                f"args= takes the kernel's arguments as a tuple; got {type(args).__name__}",
+                diagnostic="MPG_LAUNCH_1001",
+                help="write args=(x,) for a single argument",
+            )
         try:
             launcher = self._launcher(grid, block, (device, stream, shared_bytes, gang, checked, backend))
             launcher(*args, **(kwargs or {}))
