@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import struct
 
 import numpy as np
@@ -109,3 +110,26 @@ def test_lengths_of_shared_arrays_mean_what_evaluate_says():
         for value in (3, -3, 0, 300, (1 << 63) - 1, -(1 << 63)):
             env = HostEnv({"n": value}, {"x": (6, 7)}, {"x": (7, 1)}, (8, 4, 1), (5, 1, 1))
             assert extents((0, 6, 7, 7, 1, value)) == ((evaluate(expr, env), 2),), (expr, value)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_launch_in_a_forked_child():
+    x = np.arange(100_000, dtype=np.float32)
+    small = np.arange(4, dtype=np.float32)
+    square[mp.cdiv(x.size, 64), 64](x)
+    square[1, 64](small)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            y = np.full(100_000, 3, np.float32)
+            square[mp.cdiv(y.size, 64), 64](y)
+            square[1, 64](y[:4])
+            fresh = np.full(5, 2, np.int32)
+            square[1, 64](fresh)  # compiled in the child
+            status = 0 if (y[4:] == 9).all() and (y[:4] == 81).all() and (fresh == 4).all() else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    square[1, 64](small)
+    assert small.tolist() == [0, 1, 16, 81]
