@@ -9,7 +9,7 @@ from magpie.dtypes import DType, StructType, leaf_name, leaves
 from magpie.ir.layout import BufferField, KernelLayout, ScalarField
 from magpie.ir.nodes import Array, Buffer, Kernel, Node
 
-__all__ = ["Launch", "leaf_offset"]
+__all__ = ["Launch"]
 
 
 class Launch:
@@ -114,13 +114,3 @@ class Launch:
         if key not in self.words:
             self.words[key] = self.code.op_in(self.code.entry, f"mul i64 {a}, {b}")
         return self.words[key]
-
-
-def leaf_offset(array: Array, field: tuple[int, ...] | None) -> tuple[DType, int, int]:
-    """(scalar type, byte offset inside an element, element size) of what an access addresses."""
-    if isinstance(array.type, DType):
-        return array.type, 0, array.type.itemsize
-    for path, t, offset in leaves(array.type):
-        if path == tuple(field or ()):
-            return t, offset, array.type.itemsize
-    raise AssertionError(f"no leaf {field} in {array}")

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from magpie.backends.cpu.gang import GangBase
-from magpie.backends.cpu.launch import leaf_offset
 from magpie.backends.cpu.values import Mask, Value, ramp
-from magpie.backends.llvm.emitter import Block, constant, memory_element, splat
+from magpie.backends.llvm.emitter import Block, constant, leaf_offset, memory_element, splat
 from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Buffer, ConstArray, Node
 from magpie.ir.ops import OPS

@@ -1,0 +1,330 @@
+"""The body of a kernel as scalar LLVM code, one work-item a thread of the device: what the GPU targets share.
+
+A target subclasses `Simt` and fills the seams: coordinates, where arrays lie and how large they are, parameters,
+barrier and fence, subgroup ops, the scope of atomics, the entry. All the rest (values, control flow, slots, addresses)
+is here; the ops themselves are those of `magpie.backends.llvm.elementwise` at width 1, which the cpu target uses at width W.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from magpie.backends.llvm.elementwise import Ops
+from magpie.backends.llvm.emitter import Block, Code, Module, constant, element, leaf_offset, memory_element
+from magpie.dtypes import DType, index
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Slot
+
+__all__ = ["Simt"]
+
+_RMW = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
+_FLOAT_RMW = {"add": "fadd", "sub": "fsub", "exchange": "xchg"}
+
+
+class Simt(ABC):
+    """Emits a prepared kernel's body (`magpie.passes.prepare`) into the function under construction."""
+
+    # Address space of stack memory, as LLVM writes it behind a pointer type.
+    stack = ""
+
+    def __init__(self, kernel: Kernel, module: Module, *, fast: str = "", native_half: bool = True) -> None:
+        self.kernel = kernel
+        self.c = Code(module)
+        self.ops = Ops(self.c, 1, fast=fast, native_half=native_half)
+        self.map: dict[Node, str] = {}
+        self.slots: dict[Slot, str] = {}
+        self.local_memory: dict[Array, str] = {}
+        self.loops: list[tuple[Block, Block]] = []  # step and exit
+        self.end = self.c.block("end")
+
+    # --- seams ---------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def coordinate(self, op: str, dim: int) -> str:
+        """thread_id, workgroup_id, workgroup_size or num_workgroups as an i64."""
+
+    @abstractmethod
+    def parameter(self, name: str, t: DType) -> str:
+        """A scalar parameter in its register form; leaves of structs are called ``p.x``."""
+
+    @abstractmethod
+    def pointer(self, array: Array) -> tuple[str, str]:
+        """(first element of a buffer or shared array, address space text such as `` addrspace(3)`` or empty)."""
+
+    @abstractmethod
+    def extent(self, array: Array, dim: int) -> str:
+        """An extent as an i64."""
+
+    @abstractmethod
+    def stride(self, array: Array, dim: int) -> str:
+        """A stride in elements as an i64."""
+
+    @abstractmethod
+    def barrier(self, node: Node) -> None:
+        """barrier and subgroup_barrier."""
+
+    @abstractmethod
+    def subgroup(self, node: Node, args: list[str]) -> str:
+        """Subgroup coordinates and cross-lane ops."""
+
+    def fence(self, node: Node) -> None:
+        order = {"acquire": "acquire", "release": "release"}.get(str(node.attrs.get("order")), "acq_rel")
+        self.c.do(f"fence {self.scope(node)}{order}")
+
+    def scope(self, node: Node) -> str:
+        """The syncscope of an atomic or fence, with a trailing space; empty is the whole system."""
+        return ""
+
+    def debug(self, node: Node, args: list[str]) -> None:
+        """assert, print and trap; left out by default."""
+        return
+
+    def access_suffix(self, node: Node, array: Array) -> str:
+        """Metadata of a load or store, with a leading comma."""
+        return ""
+
+    # --- regions -------------------------------------------------------------------------------------------------
+    def body(self) -> None:
+        """Everything; afterwards the current block is the end, still open."""
+        self.region(self.kernel.body)
+        self.c.br(self.end)
+        self.c.place(self.end)
+
+    def region(self, nodes: Region) -> None:
+        for node in nodes:
+            if not self.c.open:
+                return
+            self.visit(node)
+
+    def visit(self, node: Node) -> None:
+        handler = _HANDLERS.get(node.op)
+        if handler is not None:
+            handler(self, node)
+        elif node.op.startswith("subgroup_"):
+            self.map[node] = self.subgroup(node, [self.map[a] for a in node.args])
+        else:
+            self.map[node] = self.value(node)
+
+    def value(self, node: Node) -> str:
+        """A pure op."""
+        op = node.op
+        t = node.dtype
+        if op == "const":
+            return constant(node.attrs["value"], element(t))
+        if op in ("thread_id", "workgroup_id", "workgroup_size", "num_workgroups"):
+            return self.coordinate(op, node.attrs["dim"])
+        if op == "global_id":
+            return self.global_id(node.attrs["dim"])
+        if op == "linear_local_id":
+            return self.linear_local_id()
+        if op == "param":
+            return self.parameter(node.attrs["name"], t)
+        if op == "extent":
+            return self.extent(node.attrs["array"], node.attrs["dim"])
+        if op == "stride":
+            return self.stride(node.attrs["array"], node.attrs["dim"])
+        args = [self.map[a] for a in node.args]
+        if op == "uniform":
+            return args[0]
+        if op == "select":
+            return self.ops.select(args[0], element(t), args[1], args[2])
+        source = node.args[0].dtype
+        if op == "cast":
+            return self.ops.cast(args[0], source, t, element(source), element(t))
+        if op == "bitcast":
+            return self.ops.bitcast(args[0], source, t)
+        return self.ops.emit(node, args, source, element(source))
+
+    def global_id(self, dim: int) -> str:
+        c = self.c
+        start = c.op(f"mul i64 {self.coordinate('workgroup_id', dim)}, {self.coordinate('workgroup_size', dim)}")
+        return c.op(f"add i64 {start}, {self.coordinate('thread_id', dim)}")
+
+    def linear_local_id(self) -> str:
+        c = self.c
+        x, y, z = (self.coordinate("thread_id", d) for d in range(3))
+        below = c.op(f"mul i64 {z}, {self.coordinate('workgroup_size', 1)}")
+        plane = c.op(f"add i64 {y}, {below}")
+        row = c.op(f"mul i64 {plane}, {self.coordinate('workgroup_size', 0)}")
+        return c.op(f"add i64 {x}, {row}")
+
+    # --- control -------------------------------------------------------------------------------------------------
+    def if_(self, node: Node) -> None:
+        c = self.c
+        then, else_ = node.regions
+        join = c.block("join")
+        yes, no = (c.block(hint) if nodes else join for hint, nodes in (("then", then), ("else", else_)))
+        c.cbr(self.map[node.args[0]], yes, no)
+        reached = not then or not else_
+        for block, nodes in ((yes, then), (no, else_)):
+            if nodes:
+                c.place(block)
+                self.region(nodes)
+                reached |= c.open
+                c.br(join)
+        if reached:
+            c.place(join)
+
+    def loop(self, node: Node) -> None:
+        c = self.c
+        body, step = node.regions
+        header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
+        c.br(header)
+        c.place(header)
+        self.loops.append((tail, exit_))
+        self.region(body)
+        c.br(tail)
+        c.place(tail)
+        self.region(step)
+        c.br(header)
+        self.loops.pop()
+        c.place(exit_)
+
+    def break_(self, node: Node) -> None:
+        self.c.br(self.loops[-1][1])
+
+    def break_if(self, node: Node) -> None:
+        on = self.c.block("on")
+        self.c.cbr(self.map[node.args[0]], self.loops[-1][1], on)
+        self.c.place(on)
+
+    def continue_(self, node: Node) -> None:
+        self.c.br(self.loops[-1][0])
+
+    def return_(self, node: Node) -> None:
+        self.c.br(self.end)
+
+    # --- slots and memory ----------------------------------------------------------------------------------------
+    def slot(self, slot: Slot) -> str:
+        """Stack memory of a slot, zero at the start; LLVM promotes it to registers."""
+        found = self.slots.get(slot)
+        if found is None:
+            assert isinstance(slot.type, DType)
+            elem = element(slot.type)
+            found = self.slots[slot] = self.stack_memory(elem)
+            self.c.entry.lines.append(f"  store {elem} {constant(0, elem)}, ptr{self.stack} {found}")
+        return found
+
+    def stack_memory(self, type_: str) -> str:
+        name = self.c.name()
+        space = f", {self.stack.strip()}" if self.stack else ""
+        self.c.allocas.append(f"  {name} = alloca {type_}{space}")
+        return name
+
+    def slot_get(self, node: Node) -> None:
+        self.map[node] = self.c.op(f"load {element(node.dtype)}, ptr{self.stack} {self.slot(node.attrs['slot'])}")
+
+    def slot_set(self, node: Node) -> None:
+        elem = element(node.args[0].dtype)
+        self.c.do(f"store {elem} {self.map[node.args[0]]}, ptr{self.stack} {self.slot(node.attrs['slot'])}")
+
+    def place(self, array: Array) -> tuple[str, str]:
+        """Pointer and address space of any array."""
+        if not isinstance(array, LocalArray):
+            return self.pointer(array)
+        found = self.local_memory.get(array)
+        if found is None:
+            size = array.type.itemsize
+            for n in array.shape:
+                size *= n
+            found = self.local_memory[array] = self.stack_memory(f"[{size} x i8]")
+            self.c.entry.lines.append(f"  store [{size} x i8] zeroinitializer, ptr{self.stack} {found}")
+        return found, self.stack
+
+    def address(self, node: Node, count: int) -> tuple[str, DType]:
+        """(`ptr ...` operand text, scalar type) of an access with ``count`` index operands."""
+        c, array = self.c, node.attrs["array"]
+        t, leaf, size = leaf_offset(array, node.attrs.get("field"))
+        base, space = self.place(array)
+        offset = ""
+        for dim, arg in enumerate(node.args[:count]):
+            part = self.map[arg]
+            if arg.dtype.bits != 64:
+                part = self.ops.cast(part, arg.dtype, index, element(arg.dtype), "i64")
+            stride = self.stride(array, dim)
+            if stride != "1":
+                part = c.op(f"mul i64 {part}, {stride}")
+            offset = c.op(f"add i64 {offset}, {part}") if offset else part
+        if offset or leaf:
+            total = c.op(f"mul i64 {offset}, {size}") if offset else "0"
+            if leaf:
+                total = c.op(f"add i64 {total}, {leaf}")
+            base = c.op(f"getelementptr i8, ptr{space} {base}, i64 {total}")
+        return f"ptr{space} {base}", t
+
+    def load(self, node: Node) -> None:
+        place, t = self.address(node, len(node.args))
+        suffix = self.access_suffix(node, node.attrs["array"])
+        raw = self.c.op(f"load {memory_element(t)}, {place}, align {t.itemsize}{suffix}")
+        self.map[node] = self.ops.from_memory(raw, t)
+
+    def store(self, node: Node) -> None:
+        place, t = self.address(node, len(node.args) - 1)
+        text = self.ops.to_memory(self.map[node.args[-1]], t)
+        suffix = self.access_suffix(node, node.attrs["array"])
+        self.c.do(f"store {memory_element(t)} {text}, {place}, align {t.itemsize}{suffix}")
+
+    # --- atomics -------------------------------------------------------------------------------------------------
+    def atomic_rmw(self, node: Node) -> None:
+        """Kinds that LLVM has; a target whose hardware lacks one overrides this."""
+        place, t = self.address(node, len(node.args) - 1)
+        kind, elem = node.attrs["kind"], memory_element(t)
+        if kind in ("min", "max"):
+            name = {"int": "", "uint": "u", "bool": "u", "float": "f"}[t.kind] + kind
+        else:
+            name = (_FLOAT_RMW if t.is_float else _RMW)[kind]
+        x = self.ops.to_memory(self.map[node.args[-1]], t)
+        raw = self.c.op(f"atomicrmw {name} {place}, {elem} {x} {self.scope(node)}monotonic, align {t.itemsize}")
+        self.map[node] = self.ops.from_memory(raw, t)
+
+    def atomic_cas(self, node: Node) -> None:
+        c = self.c
+        place, t = self.address(node, len(node.args) - 2)
+        integer, elem = f"i{max(8, t.bits)}", memory_element(t)
+        want, new = (self.ops.to_memory(self.map[a], t) for a in node.args[-2:])
+        if elem != integer:
+            want, new = (c.op(f"bitcast {elem} {v} to {integer}") for v in (want, new))
+        order = f"{self.scope(node)}monotonic monotonic"
+        pair = c.op(f"cmpxchg {place}, {integer} {want}, {integer} {new} {order}, align {t.itemsize}")
+        raw = c.op(f"extractvalue {{ {integer}, i1 }} {pair}, 0")
+        if elem != integer:
+            raw = c.op(f"bitcast {integer} {raw} to {elem}")
+        self.map[node] = self.ops.from_memory(raw, t)
+
+    def atomic_load(self, node: Node) -> None:
+        place, t = self.address(node, len(node.args))
+        order = "acquire" if node.attrs.get("order") == "acquire" else "monotonic"
+        raw = self.c.op(f"load atomic {memory_element(t)}, {place} {self.scope(node)}{order}, align {t.itemsize}")
+        self.map[node] = self.ops.from_memory(raw, t)
+
+    def atomic_store(self, node: Node) -> None:
+        place, t = self.address(node, len(node.args) - 1)
+        order = "release" if node.attrs.get("order") == "release" else "monotonic"
+        text = self.ops.to_memory(self.map[node.args[-1]], t)
+        self.c.do(f"store atomic {memory_element(t)} {text}, {place} {self.scope(node)}{order}, align {t.itemsize}")
+
+    def report(self, node: Node) -> None:
+        self.debug(node, [self.map[a] for a in node.args])
+
+
+_HANDLERS: dict[str, Callable[[Simt, Node], None]] = {
+    "if": Simt.if_,
+    "loop": Simt.loop,
+    "break": Simt.break_,
+    "break_if": Simt.break_if,
+    "continue": Simt.continue_,
+    "return": Simt.return_,
+    "slot_get": Simt.slot_get,
+    "slot_set": Simt.slot_set,
+    "load": Simt.load,
+    "store": Simt.store,
+    "atomic_rmw": lambda self, node: self.atomic_rmw(node),
+    "atomic_cas": lambda self, node: self.atomic_cas(node),
+    "atomic_load": Simt.atomic_load,
+    "atomic_store": Simt.atomic_store,
+    "barrier": lambda self, node: self.barrier(node),
+    "subgroup_barrier": lambda self, node: self.barrier(node),
+    "fence": lambda self, node: self.fence(node),
+    "assert": Simt.report,
+    "print": Simt.report,
+    "trap": Simt.report,
+}
