@@ -2,7 +2,7 @@
 
 A target subclasses `Simt` and fills the seams: coordinates, where arrays lie and how large they are, parameters,
 barrier and fence, subgroup ops, the scope of atomics, the entry. All the rest (values, control flow, slots, addresses)
-is here; the ops themselves are those of `magpie.backends.llvm.elementwise` at width 1, which the cpu target uses at width W.
+is here; the ops themselves are those of `magpie.backends.llvm.elementwise` at width 1; the cpu target has them at W.
 """
 
 from __future__ import annotations
