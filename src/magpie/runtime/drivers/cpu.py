@@ -44,7 +44,7 @@ _SMALL = 1024
 _OWN_ARENA = 1 << 20
 
 # Workgroups that a thread takes at a time, at most: between two takes it looks whether it should come back to Python.
-_CHUNK = 16
+_CHUNK = 64
 
 # Larger arenas are compared with the memory that is left.
 _CHECKED_FROM = 64 << 20
