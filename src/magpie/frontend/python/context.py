@@ -109,7 +109,7 @@ class Fx:
     # --- passes ---------------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Lower until the types of variables are stable; the diagnostics of the last pass stand in `diagnostics`."""
-        for _ in range(_MAX_PASSES):
+        for count in range(_MAX_PASSES):
             self.reset()
             try:
                 self.bind_parameters(self)
@@ -118,7 +118,7 @@ class Fx:
                 break
             self.block(self.source.tree.body)
             self.close()
-            if not self.unstable():
+            if not self.unstable(widen=count >= 3):
                 break
         else:
             self._unsettled()
@@ -126,7 +126,7 @@ class Fx:
             weak.finish(self)
         self.body[:0] = self.prologue
 
-    def unstable(self) -> bool:
+    def unstable(self, widen: bool) -> bool:
         """Whether another pass is needed."""
         again = self.changed
         if self.pruned and not again:
@@ -137,7 +137,7 @@ class Fx:
                     again = True
         for var in (*self.vars.values(), self.result):
             for cell in var.cells.values():
-                again |= cell.finish()
+                again |= cell.finish(widen)
         return again
 
     def _unsettled(self) -> None:

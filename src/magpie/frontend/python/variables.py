@@ -68,9 +68,15 @@ class Cell:
             return f64
         return self.type
 
-    def finish(self) -> bool:
-        """At the end of a pass: true if another one is needed."""
+    def finish(self, widen: bool) -> bool:
+        """At the end of a pass: true if another one is needed.
+
+        With ``widen`` the type of the last pass is kept in the join: two variables that exchange their values would
+        exchange i32 and index for ever.
+        """
         new = self.joined
+        if widen and new is not None and self.assumed is not None and new is not self.assumed:
+            new = join_strong(self.assumed, new) or new
         if new is None:
             if self.assumed is not None:  # what gave it a type has gone
                 self.assumed = None
