@@ -31,7 +31,7 @@ from magpie import knobs
 from magpie.backends.base import Manifest
 
 HERE = Path(__file__).parent
-GANGS = (4, 8, 16, 32)
+GANGS = (4, 8, 16, 32, 64)
 
 # What a type needs from a target.  A target that has it through another type names the capability too.
 TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16", "bf16": "bf16"}

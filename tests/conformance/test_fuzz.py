@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from magpie import knobs
 
-from .fuzz import differ, load, partners, save, split
+from .fuzz import differ, is_strided, load, partners, save, split
 from .fuzzgen import Generator
 from .harness import full_size, targets
 
@@ -59,7 +59,7 @@ def _run(shard: int, folder) -> None:
             return
         module = load(program, folder)
         try:
-            differ(module.kernel, program.types, program.atomics, base, partners(program, others))
+            differ(module.kernel, program.types, program.atomics, base, partners(program, others), is_strided(program))
         except Exception as error:
             if not outcomes:
                 deadline[0] = time.monotonic() + SHRINK_SECONDS
