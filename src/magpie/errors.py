@@ -7,7 +7,9 @@ launch can report is a ``GpuError`` of one of the twelve kinds of the Magpie GPU
 from __future__ import annotations
 
 import enum
-from typing import TypeVar
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 
 class MagpieError(Exception):
@@ -115,6 +117,8 @@ class KnobError(MagpieError, ValueError):
 
 
 _E = TypeVar("_E", bound=BaseException)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def clean(error: _E) -> _E:
@@ -131,6 +135,19 @@ def clean(error: _E) -> _E:
     return error.with_traceback(None)
 
 
+def public(fn: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A function that users call: Magpie's own errors leave it through `clean`."""
+
+    @functools.wraps(fn)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return fn(*args, **kwargs)
+        except MagpieError as error:
+            raise clean(error) from None
+
+    return call
+
+
 __all__ = [
     "GpuError",
     "GpuErrorKind",
@@ -139,4 +156,5 @@ __all__ = [
     "LaunchValueError",
     "MagpieError",
     "clean",
+    "public",
 ]

@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, StructType, Type
-from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError
+from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, public
 from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
 from magpie.runtime.types import numpy_type
 
@@ -160,6 +160,7 @@ class Buffer:
         """True once `free` was called on this array, or on one that shares its memory."""
         return self._memory.allocation is None
 
+    @public
     def free(self) -> None:
         """Give the memory back now, for all arrays that share it; a second call does nothing.
 
@@ -181,6 +182,7 @@ class Buffer:
         return low, high + self.itemsize
 
     # --- host access -------------------------------------------------------------------------------------------------
+    @public
     def to_numpy(self) -> numpy.ndarray[Any, Any]:
         """A new NumPy array with a copy of the content. Waits for launches that use this array."""
         import numpy as np
@@ -266,6 +268,7 @@ class Buffer:
         data = np.ascontiguousarray(np.broadcast_to(np.asarray(value, numpy_type(self.dtype)), target.shape))
         device.driver.copy_in(device.index, target._words[0], data.ctypes.data, data.nbytes)
 
+    @public
     def reshape(self, *shape: int | tuple[int, ...]) -> Buffer:
         """A view of the same elements in C order under another shape, of which one extent may be -1.
 
@@ -283,6 +286,7 @@ class Buffer:
             raise LaunchValueError(f"an array of shape {self.shape} has {self.size} elements: it cannot be {wanted}")
         return Buffer(self._memory, self.dtype, wanted, _row_major(wanted), self._offset)
 
+    @public
     def item(self) -> Any:
         """The only element, as a Python or NumPy scalar."""
         if self.size != 1:

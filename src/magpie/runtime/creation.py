@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from magpie import dtypes
-from magpie.errors import LaunchTypeError, LaunchValueError
+from magpie.errors import LaunchTypeError, LaunchValueError, public
 from magpie.runtime.arrays import foreign_array, is_array_like
 from magpie.runtime.buffer import Buffer, allocate, check_shape
 from magpie.runtime.device import Device
@@ -21,6 +21,7 @@ __all__ = ["array_like", "asarray", "empty", "full", "ones", "to_numpy", "zeros"
 _Hint = MemoryHint | str
 
 
+@public
 def empty(
     shape: int | tuple[int, ...], dtype: Any = dtypes.f32, *, device: str | Device | None = None, memory: _Hint = "auto"
 ) -> Buffer:
@@ -33,6 +34,7 @@ def empty(
     return allocate(find_device(device), check_shape(shape), as_type(dtype), _hint(memory))
 
 
+@public
 def zeros(
     shape: int | tuple[int, ...], dtype: Any = dtypes.f32, *, device: str | Device | None = None, memory: _Hint = "auto"
 ) -> Buffer:
@@ -40,6 +42,7 @@ def zeros(
     return allocate(find_device(device), check_shape(shape), as_type(dtype), _hint(memory), zero=True)
 
 
+@public
 def ones(
     shape: int | tuple[int, ...], dtype: Any = dtypes.f32, *, device: str | Device | None = None, memory: _Hint = "auto"
 ) -> Buffer:
@@ -47,6 +50,7 @@ def ones(
     return full(shape, 1, dtype, device=device, memory=memory)
 
 
+@public
 def full(
     shape: int | tuple[int, ...],
     value: Any,
@@ -61,6 +65,7 @@ def full(
     return result
 
 
+@public
 def asarray(value: Any, dtype: Any = None, *, device: str | Device | None = None, memory: _Hint = "auto") -> Buffer:
     """`value` as an mp array: a NumPy, torch, JAX or other array, a list or a number, copied to `device`.
 
@@ -89,6 +94,7 @@ def asarray(value: Any, dtype: Any = None, *, device: str | Device | None = None
     return result
 
 
+@public
 def array_like(other: Any, *, dtype: Any = None, device: str | Device | None = None, memory: _Hint = "auto") -> Buffer:
     """An array with arbitrary content, of the shape, dtype and device of `other` (any array) unless they are given."""
     if isinstance(other, Buffer):
@@ -101,6 +107,7 @@ def array_like(other: Any, *, dtype: Any = None, device: str | Device | None = N
     return allocate(find_device(device), check_shape(tuple(data.shape)), type_, _hint(memory))
 
 
+@public
 def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
     """A NumPy array with the content of `array`: a copy of an mp array, a view of another library's host array."""
     import numpy as np

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magpie.errors import LaunchValueError
+from magpie.errors import LaunchValueError, public
 
 if TYPE_CHECKING:
     from magpie.runtime.driver import DeviceInfo, Driver
@@ -106,6 +106,7 @@ class Device:
         return f"<mp.Device {self.id}: {self.name}>"
 
 
+@public
 def devices() -> list[Device]:
     """The devices of every available backend, best first; a device that several backends reach appears once."""
     from magpie.runtime.dispatch import runtime
@@ -113,6 +114,7 @@ def devices() -> list[Device]:
     return runtime().devices()
 
 
+@public
 def device(name: str | Device | None = None) -> Device:
     """The device called `cuda:0`, `cuda` (its first one), or any alias of a backend; without a name the default one.
 

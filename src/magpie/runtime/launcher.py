@@ -70,7 +70,10 @@ class Launcher:
             except (KeyError, TypeError, AttributeError):
                 pass  # new, or wrong: the long way finds out which
             else:
-                run(*args)
+                try:
+                    run(*args)
+                except MagpieError as error:
+                    raise clean(error) from None
                 return
         try:
             self._launch(args, kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from magpie.errors import LaunchValueError
+from magpie.errors import LaunchValueError, public
 
 if TYPE_CHECKING:
     from magpie.runtime.device import Device
@@ -64,6 +64,7 @@ class Stream:
         return f"<mp.Stream on {self.device.id}>"
 
 
+@public
 def synchronize(device: str | Device | None = None) -> None:
     """Wait until all work on a device (the default one) is done."""
     from magpie.runtime.device import device as find_device
