@@ -334,11 +334,9 @@ class _Compiler:
                 if live is None:
                     break
                 trips += 1
-                if trips == look_at:
-                    before = progress.snapshot(r, live)
-                elif before is not None:
-                    progress.check(r, live, before)
-                    before, look_at = None, look_at * 16
+                if trips == look_at or before is not None:
+                    before = progress.look(r, live, before)
+                    look_at = trips * 16
             r[continued] = saved
             return minus(m, r[returned]) if returned else m
 

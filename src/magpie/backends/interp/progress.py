@@ -1,7 +1,7 @@
 """Finds loops that can never end: a trip after which mask, slots and written memory are what they were before it.
 
-The program is deterministic and alone with its memory, so such a trip repeats for ever (RULES 11). Looking costs a copy
-of the state, so it is done at trip 64 and then at 16 times as many, again and again.
+The program is deterministic and alone with its memory, so such a trip repeats for ever (RULES 11). Looking costs a
+comparison, so it is done at trip 64 and then at 16 times as many, again and again.
 """
 
 from __future__ import annotations
@@ -52,23 +52,27 @@ class Progress:
         self.slots = slots
         self.windows = windows
 
-    def snapshot(self, r: Frame, live: Mask) -> Any:
-        """The state before a trip, or None where it is too large."""
-        if sum(r[w].flat.nbytes for w in self.windows) > _LIMIT:
-            return None
-        return live, [r[s] for s in self.slots], [r[w].flat.copy() for w in self.windows]
+    def look(self, r: Frame, live: Mask, before: Any) -> Any:
+        """The state after a trip, to be given back after the next one; None when there is nothing more to see.
 
-    def check(self, r: Frame, live: Mask, before: Any) -> None:
-        """Stop the launch if nothing is different one trip later."""
+        Memory is copied only after a trip that left mask and slots alone, which no counting loop does. Stops the launch
+        when such a trip left memory alone too.
+        """
+        if before is None:
+            return live, [r[s] for s in self.slots], None
         mask, slots, memory = before
         if live is not mask and not (live is not True and mask is not True and np.array_equal(live, mask)):
-            return
+            return None
         for register, old in zip(self.slots, slots, strict=True):
             if not _same(r[register], old, live):
-                return
+                return None
+        if memory is None:
+            if sum(r[w].flat.nbytes for w in self.windows) > _LIMIT:
+                return None
+            return live, slots, [r[w].flat.copy() for w in self.windows]
         for window, copy in zip(self.windows, memory, strict=True):
             if not _same(r[window].flat, copy, True):
-                return
+                return None
         chunk = r[0]
         chunk.report(
             "livelock",

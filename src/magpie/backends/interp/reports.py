@@ -62,6 +62,10 @@ class Report:
         notes: list[tuple[str, Loc | None]] = []
         if self.other_loc is not None:
             notes.append((self.other_text or "the other place", self.other_loc))
+            call = self.other_loc.inlined_at
+            while call is not None:
+                notes.append(("called from here", call))
+                call = call.inlined_at
         if self.count > 1:
             notes.append((f"{self.count:,} times in this launch", None))
         return Diagnostic(self.code, self.message, self.loc, tuple(notes), self.help)

@@ -317,7 +317,8 @@ class Sanitizer:
 
 
 def _where_a_barrier_goes(later: Loc | None, earlier: Loc | None) -> str:
-    if later is None or earlier is None or later.file != earlier.file:
+    inlined = later is not None and earlier is not None and (later.inlined_at or earlier.inlined_at)
+    if later is None or earlier is None or inlined or (later.file, later.function) != (earlier.file, earlier.function):
         return "put mp.barrier() between the two"
     if earlier.line < later.line:
         return f"put mp.barrier() between line {earlier.line} and line {later.line}"
