@@ -157,7 +157,9 @@ def test_two_dimensions_and_strides(gang, view):
 @mp.kernel
 def k_3d(out: mp.Array[mp.i32, 4]):
     g = mp.workgroup_id(0)
-    out[g, mp.thread_id(2), mp.thread_id(1), mp.thread_id(0)] = mp.i32(mp.thread_id(0) + 10 * mp.thread_id(1) + 100 * mp.thread_id(2))
+    out[g, mp.thread_id(2), mp.thread_id(1), mp.thread_id(0)] = mp.i32(
+        mp.thread_id(0) + 10 * mp.thread_id(1) + 100 * mp.thread_id(2)
+    )
 
 
 @pytest.mark.parametrize("gang", GANGS)

@@ -18,7 +18,9 @@ from magpie.passes import prepare
 from magpie.passes.narrow_index import ranges
 
 AVX512 = codegen.make_target(
-    "x86_64-unknown-linux-gnu", "skylake-avx512", dict.fromkeys("avx512f avx512vl avx512bw avx512dq avx2 fma f16c".split(), True)
+    "x86_64-unknown-linux-gnu",
+    "skylake-avx512",
+    dict.fromkeys("avx512f avx512vl avx512bw avx512dq avx2 fma f16c".split(), True),
 )
 AVX2 = codegen.make_target("x86_64-unknown-linux-gnu", "haswell", dict.fromkeys(["avx2", "fma", "f16c"], True))
 SSE = codegen.make_target("x86_64-unknown-linux-gnu", "x86-64", {})

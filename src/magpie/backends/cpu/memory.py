@@ -201,7 +201,8 @@ class MemoryMixin(GangBase):
         held = m.elem if elem == "i1" and vector else elem
         type_ = f"<{self.w} x {held}>" if vector else held
         memory = c.alloca(type_, 64 if vector else 0)
-        c.do(f"store {type_} {'zeroinitializer' if vector else constant(0, held)}, ptr {memory}")
+        zero = constant(0, held)
+        c.do(f"store {type_} {'zeroinitializer' if vector else zero}, ptr {memory}")
 
         def body() -> None:
             value = access(self.address(node, indices))
@@ -210,9 +211,11 @@ class MemoryMixin(GangBase):
             if not vector:
                 text = value.text
             elif elem == "i1":
-                text = m.wide(self.as_mask(value))
-            else:
-                text = self.lanes(value, held)
+                assert self.mask is not None
+                text = m.wide(m.and_(self.as_mask(value), self.mask))
+            else:  # a gather gives the other lanes some value
+                assert self.mask is not None
+                text = self.vector.select(m.i1(self.mask), held, self.lanes(value, held), self.vector.lit(zero, held))
             c.do(f"store {type_} {text}, ptr {memory}")
 
         self.under_mask(self.mask, body)

@@ -30,6 +30,14 @@ def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: Ho
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
     known = ranges(ready)
     width = options.gang or (options.subgroup_size if has_subgroups else 0) or choose_width(ready, target, known)
+    if width not in (4, 8, 16, 32, 64):
+        raise CompileError(
+            Diagnostic(
+                "MPG_CPU_1001",
+                f"a gang or subgroup of {width} work-items; 4, 8, 16, 32 and 64 are possible",
+                kernel.loc,
+            )
+        )
     lanes = Layout(width, rows=not has_subgroups, workgroup=ready.workgroup)
     return emit_kernel(ready, kernel, layout, target, lanes, known, checked=options.checked)
 
