@@ -6,16 +6,19 @@ A failure prints the seed and saves the smallest kernel found to ``failures/``; 
 
 from __future__ import annotations
 
+import random
 import time
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
+import magpie as mp
 from magpie import knobs
 
-from .fuzz import differ, is_strided, load, partners, save, split
+from .fuzz import arguments, differ, is_strided, load, partners, save, split
 from .fuzzgen import Generator
 from .harness import full_size, targets
 
@@ -74,3 +77,20 @@ def _run(shard: int, folder) -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_random_kernels_give_the_same_bits(shard, tmp_path):
     _run(shard, tmp_path)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_the_sanitizer_finds_nothing_in_random_kernels(part, tmp_path):
+    """They have no race, no access out of bounds and no uninitialised read by construction."""
+    count = 20 if not full_size() else 300
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mp.CompileWarning)
+        for k in range(count):
+            seed = knobs.test_seed() * 100_000 + part * 10_000 + k
+            program = Generator(random.Random(seed).randrange).program()
+            kernel = load(program, tmp_path).kernel
+            args = arguments(program.types, program.atomics, 66, k)
+            reports = list(kernel.sanitize(grid=2, block=33, args=args, checks=("race", "bounds", "uninit", "barrier")))
+            if reports:
+                file = save(program, f"sanitizer{part}", str(reports[0]), seed)
+                raise AssertionError(f"saved to {file}: {reports[0]}")

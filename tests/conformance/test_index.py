@@ -132,3 +132,82 @@ def test_loops_far_beyond_32_bits():
         Run(k_loop_to_a_large_bound, (empty(64, mp.i64), start, 9), {0: 36 + 9 * i}, grid=1)
         for start in (2**31 - 5, 2**32 - 3, 2**40, -(2**31) - 4)
     ]
+
+
+def _random_expression(rng, depth):
+    """Source of an index expression over i (0..99), n (a large i64 scalar) and k (a loop variable), below 2^62."""
+    if depth == 0:
+        return str(rng.choice(["i", "i", "k", "n", "x.shape[0]", str(int(rng.integers(0, 70000))), "65536", "2147483647"]))
+    a, b = _random_expression(rng, depth - 1), _random_expression(rng, depth - 1)
+    form = int(rng.integers(0, 11))
+    small = int(rng.integers(2, 9))
+    return (
+        f"({a} + {b})",
+        f"({a} - {b})",
+        f"({a} * {int(rng.integers(2, 40000))})",
+        f"({a} // {small})",
+        f"({a} % {int(rng.integers(2, 1000003))})",
+        f"({a} >> {small})",
+        f"(({a}) << {small})",
+        f"min({a}, {b})",
+        f"max({a}, -{b})",
+        f"({a} if {a} > {b} else {b} + 1)",
+        f"(({a}) ^ ({b}))",
+    )[form]
+
+
+_MANY = """import magpie as mp
+
+
+@mp.kernel
+def kernel(x, out, n: mp.i64):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        for k in range(2):
+{body}
+"""
+
+
+def _bounded(source, env):
+    """The value of an expression, or None where some part of it leaves 62 bits."""
+    import ast
+
+    def go(node):
+        value = eval(compile(ast.Expression(node), "", "eval"), {}, env)
+        if abs(value) >= 2**62:
+            raise OverflowError
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr) and not isinstance(child, (ast.Compare, ast.Name, ast.Attribute)):
+                go(child)
+        return value
+
+    return go(ast.parse(source, mode="eval").body)
+
+
+@EVERY
+@pytest.mark.parametrize("seed", range(4))
+def test_random_index_expressions(target, seed, tmp_path):
+    """Narrowing an index to 32 bits is only allowed where that cannot be seen: Python's integers are the judge."""
+    from .fuzz import load
+    from .fuzzgen import Program
+
+    rng = np.random.default_rng(seed)
+    items, n = 100, int(rng.integers(2**31, 2**40))
+    x = np.arange(items, dtype=np.int32)
+    shape = type("X", (), {"shape": (items,)})()
+    lines, want = [], []
+    while len(lines) < 24:
+        source = _random_expression(rng, int(rng.integers(1, 4)))
+        try:
+            rows = [[_bounded(source, {"i": i, "k": k, "n": n, "x": shape, "min": min, "max": max}) for k in range(2)] for i in range(items)]
+        except OverflowError:
+            continue
+        lines.append(f"            out[i, k, {len(lines)}] = {source}")
+        want.append(rows)
+    program = Program(_MANY.format(body="\n".join(lines)), (), (), False, False, False)
+    kernel = load(program, tmp_path).kernel
+    out = np.zeros((items, 2, len(lines)), np.int64)
+    kernel.launch(grid=2, block=64, args=(x, out, n), device=target.device)
+    expect = np.moveaxis(np.array(want, np.int64), 0, -1)
+    bad = np.argwhere(out != expect)
+    assert not bad.size, f"{lines[bad[0][2]].strip()} at i={bad[0][0]}, k={bad[0][1]}, n={n}: got {out[tuple(bad[0])]}, expected {expect[tuple(bad[0])]}"
