@@ -392,6 +392,7 @@ STRUCTS = {
     "x: mp.f32 = 'a'": 3,
     "def f(self): pass": 3,
     "pass": 3,
+    "numpy: mp.f32": 3,
 }
 
 

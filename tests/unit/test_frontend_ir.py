@@ -414,6 +414,24 @@ def test_names_that_begin_with_an_underscore_take_anything():
     ops("def k(x, i32s, n):\n    q, _ = divmod(n, 3)\n    m, _ = math.frexp(x[0])\n    _ = i32s\n")
 
 
+def test_members_of_enums_are_constants():
+    source = """
+    import enum
+    class Mode(enum.Enum):
+        HALF = 0.5
+        FULL = 1.0
+    class Side(enum.IntEnum):
+        LEFT = 3
+    def k(x, c):
+        if c is Mode.HALF:
+            x[0] = Mode.FULL.value + Side.LEFT
+    """
+    scope = define(source)
+    for mode, count in (("HALF", 1), ("FULL", 0)):
+        kernel = lower(scope["k"], (ArrayArg(mp.f32, 1), ConstArg(scope["Mode"][mode]))).kernel
+        assert [n.args[1].attrs["value"] for n in walk(kernel.body) if n.op == "store"] == [4.0] * count
+
+
 # --- captured values --------------------------------------------------------------------------------------------------------
 def test_dependencies_tell_when_a_captured_number_changes():
     scope = define("N = 3\ndef k(x):\n    x[0] = N\n")

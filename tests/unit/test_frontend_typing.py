@@ -182,8 +182,14 @@ VARIABLES = {
     ("x", "v = 0\nwhile x[v] < 1.0:\n    v += 1"): "index",
     ("x", "v = 1\nfor j in range(3):\n    v *= 2"): "i32",
     ("x", "v = 1\nfor j in range(3):\n    v /= 2"): "f32",
-    ("i32s, n", "v = 0\nw = i32s[v]\nfor j in range(n):\n    v, w = w, v\n    v, w = w, v\n    v = mp.global_id(0)"): "index",
-    ("i32s, n", "w = 0\nv = 1\nv, w = w, v\nfor j in range(n):\n    if i32s[v] == w:\n        v, w = w, v\n    w = max(n, 3)"): "index",
+    (
+        "i32s, n",
+        "v = 0\nw = i32s[v]\nfor j in range(n):\n    v, w = w, v\n    v, w = w, v\n    v = mp.global_id(0)",
+    ): "index",
+    (
+        "i32s, n",
+        "w = 0\nv = 1\nv, w = w, v\nfor j in range(n):\n    if i32s[v] == w:\n        v, w = w, v\n    w = max(n, 3)",
+    ): "index",
     ("d, n", "v = 0.1\nif n > 0:\n    v = 0.2\nd[0] = v * d[1]"): "f64",
     ("h, n", "v = 0.1\nif n > 0:\n    v = 0.2\nh[0] = v * h[1]"): "f32",
     ("x", "v = 1\nv = 5000000000"): "index",

@@ -115,6 +115,12 @@ def struct(cls: _C) -> _C:
                 f"field {name} of struct {cls.__name__} is annotated with {annotation!r}",
                 "use a dtype such as mp.f32, or another @mp.struct class",
             )
+        if name in ("numpy", "astuple") or name.startswith("__"):
+            raise _struct_error(
+                cls,
+                f"a field of struct {cls.__name__} cannot be called {name}",
+                "structs have an attribute of this name",
+            )
         fields.append((name, type_))
         if name in cls.__dict__:
             default = cls.__dict__[name]

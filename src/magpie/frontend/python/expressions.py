@@ -61,6 +61,8 @@ def wrap(fx: Fx, value: Any, name: str, at: ast.AST) -> Val:
                 return Const(t)  # np.float32 means mp.f32
     if value is None or isinstance(value, DType | str | FunctionType | DeviceFunction | Builtin | ModuleType | type):
         return Const(value)
+    if hasattr(type(value), "__members__"):
+        return Const(value)  # a member of an Enum: compared when the kernel is compiled
     if struct_type(value) is not None:
         return _captured_struct(fx, value, name, at)
     kind = type(value).__module__.split(".")[0]

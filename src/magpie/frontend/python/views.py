@@ -475,6 +475,8 @@ def _attribute_of_constant(fx: Fx, base: Const, e: ast.Attribute) -> Val:
     from magpie.frontend.python.expressions import wrap
 
     owner = base.value
+    if hasattr(type(owner), "__members__") and e.attr in ("value", "name"):
+        return wrap(fx, getattr(owner, e.attr), fx.text(e), e)
     if isinstance(owner, ModuleType | type):
         missing = object()
         value = getattr(owner, e.attr, missing)
