@@ -70,7 +70,8 @@ def record(cls: type[_T]) -> type[_T]:
     body["__slots__"] = names
     body["__match_args__"] = names
     body["__qualname__"] = cls.__qualname__
-    made: type[_T] = type(cls)(cls.__name__, cls.__bases__, body)
+    make: Any = type(cls)
+    made: type[_T] = make(cls.__name__, cls.__bases__, body)
     return made
 
 

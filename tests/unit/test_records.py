@@ -43,7 +43,13 @@ def test_record():
     match p:
         case Point(a, b):
             assert (a, b) == (1, 2)
-    for wrong in (lambda: Point(), lambda: Point(1, 2, 3), lambda: Point(1, x=1), lambda: Point(1, z=1), lambda: replaced(p, z=1)):
+    for wrong in (
+        lambda: Point(),
+        lambda: Point(1, 2, 3),
+        lambda: Point(1, x=1),
+        lambda: Point(1, z=1),
+        lambda: replaced(p, z=1),
+    ):
         with pytest.raises(TypeError):
             wrong()
     for change in (lambda: setattr(p, "x", 2), lambda: setattr(p, "z", 2), lambda: delattr(p, "x")):

@@ -248,7 +248,13 @@ def test_out_of_memory(dtype):
 def test_no_internal_frames():
     x = mp.zeros(4)
     x.free()
-    for use in (lambda: mp.empty(10**13), lambda: mp.zeros(-1), lambda: mp.asarray(None), x.to_numpy, lambda: mp.device("gpu0")):
+    for use in (
+        lambda: mp.empty(10**13),
+        lambda: mp.zeros(-1),
+        lambda: mp.asarray(None),
+        x.to_numpy,
+        lambda: mp.device("gpu0"),
+    ):
         with pytest.raises(mp.GpuError) as caught:
             use()
         assert len(caught.traceback) <= 3  # this function, the lambda, the public function

@@ -98,7 +98,7 @@ class KernelLayout:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` reads it back."""
-        data = _plain(self)
+        data: dict[str, Any] = _plain(self)
         for entry, param in zip(data["params"], self.params, strict=True):
             entry["kind"] = "buffer" if isinstance(param, BufferField) else "scalar"
         return data
