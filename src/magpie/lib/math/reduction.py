@@ -23,8 +23,9 @@ P1_F32, P2_F32, P3_F32 = 1.5707963705062866, -4.371138828673793e-08, -1.71512451
 TWO_OVER_PI_F64 = 0.6366197723675814
 P1_F64, P2_F64, P3_F64 = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33
 
-# pi/2 * 2**-64: turns a 64-bit fraction of a quarter turn into radians
-TURN_HI_F32, TURN_LO_F32 = 8.515304187176306e-20, -2.3695991071419347e-27
+# pi/2 * 2**-32 and pi/2 * 2**-64: what makes radians of a fraction of a quarter turn with 32 or 64 bits before the
+# point
+TURN_HI_F32, TURN_LO_F32 = 3.65729529994141e-10, -1.017735066980541e-17
 TURN_HI_F64, TURN_LO_F64 = 8.515303950216386e-20, 3.319411800407449e-36
 
 # The bits of 2/pi after one word of zeros.
@@ -88,31 +89,49 @@ def funnel_u32(a: mp.u32, b: mp.u32, s: mp.i32) -> Any:
 
 
 @mp.func
+def mul_high_u32(a: mp.u32, b: mp.u32) -> Any:
+    """The upper 32 bits of a * b, from four products of halves: not every target has 64-bit integers."""
+    a1 = a >> mp.u32(16)
+    a0 = a & mp.u32(0xFFFF)
+    b1 = b >> mp.u32(16)
+    b0 = b & mp.u32(0xFFFF)
+    cross = a1 * b0 + ((a0 * b0) >> mp.u32(16))
+    other = a0 * b1 + (cross & mp.u32(0xFFFF))
+    return a1 * b1 + (cross >> mp.u32(16)) + (other >> mp.u32(16))
+
+
+@mp.func
 def payne_hanek_f32(x: mp.f32) -> Any:
     """(r, lo, n) for 2**16 <= |x|; r is NaN for an infinity.
 
-    The product of the 24-bit significand and 96 bits of 2/pi, modulo 2**96, holds n in its two top bits; the rest
-    is the fraction, with 40 good bits even for the worst f32 argument.
+    The product of the 24-bit significand and 96 bits of 2/pi, modulo 2**96, holds n in its two top bits. The next 62
+    bits are the fraction, made signed; they go to floats in exact pieces.
     """
     bits = mp.bitcast(x, mp.i32)
     exponent = (bits >> 23) & 255
-    m = mp.u64(mp.u32((bits & 0x7FFFFF) | 0x800000))
+    m = mp.u32((bits & 0x7FFFFF) | 0x800000)
     start = exponent - 120
     w0, w1, w2, w3 = window_f32(start >> 5)
     s = start & 31
-    low = m * mp.u64(funnel_u32(w2, w3, s))
-    middle = m * mp.u64(funnel_u32(w1, w2, s)) + (low >> mp.u64(32))
-    product = (m * mp.u64(funnel_u32(w0, w1, s)) << mp.u64(32)) + middle
-    n = mp.i32((product + mp.u64(0x2000000000000000)) >> mp.u64(62))
-    fraction = mp.i64(product << mp.u64(2))
-    f = mp.f32(fraction)
-    rest = mp.f32(fraction - mp.i64(f))
+    v1 = funnel_u32(w1, w2, s)
+    low = mul_high_u32(m, funnel_u32(w2, w3, s))
+    middle = m * v1 + low
+    top = m * funnel_u32(w0, w1, s) + mul_high_u32(m, v1) + mp.select(middle < low, mp.u32(1), mp.u32(0))
+    n = mp.i32((top + mp.u32(0x20000000)) >> mp.u32(30))
+    high = (top << mp.u32(2)) | (middle >> mp.u32(30))
+    tail = middle << mp.u32(2)
+    minus = mp.i32(high) < 0
+    high = mp.select(minus, ~high + mp.select(tail == 0, mp.u32(1), mp.u32(0)), high)
+    tail = mp.select(minus, mp.u32(0) - tail, tail)
+    h = mp.f32(mp.i32(high >> mp.u32(8))) * 256.0
+    rest = mp.fma(mp.f32(mp.i32(tail >> mp.u32(8))), 5.960464477539063e-08, mp.f32(mp.i32(high & mp.u32(255))))
+    f = h + rest
+    rest = (h - f) + rest
     r = f * TURN_HI_F32
     lo = mp.fma(rest, TURN_HI_F32, mp.fma(f, TURN_LO_F32, mp.fma(f, TURN_HI_F32, -r)))
-    negative = bits < 0
-    r = mp.select(negative, -r, r)
     r = mp.select(exponent == 255, mp.nan, r)
-    return r, mp.select(negative, -lo, lo), mp.select(negative, -n, n)
+    flip = minus != (bits < 0)
+    return mp.select(flip, -r, r), mp.select(flip, -lo, lo), mp.select(bits < 0, -n, n)
 
 
 @mp.func
@@ -185,11 +204,18 @@ def mul_high_u64(a: mp.u64, b: mp.u64) -> Any:
 
 
 @mp.func
+def whole_f64(u: mp.u64) -> Any:
+    """u < 2**52 as a float by way of the bits of 2**52 + u: no 64-bit conversion."""
+    return mp.bitcast(u | mp.u64(0x4330000000000000), mp.f64) - 4503599627370496.0
+
+
+@mp.func
 def payne_hanek_f64(x: mp.f64) -> Any:
     """As `payne_hanek_f32`, for 2**30 <= |x|: a window of 192 bits, of whose product the top 128 are kept."""
-    bits = mp.bitcast(x, mp.i64)
-    exponent = mp.i32(bits >> 52) & 2047
-    m = mp.u64((bits & mp.i64(0xFFFFFFFFFFFFF)) | mp.i64(0x10000000000000))
+    bits = mp.bitcast(x, mp.u64)
+    negative = mp.i64(bits) < 0
+    exponent = mp.i32(bits >> mp.u64(52)) & 2047
+    m = (bits & mp.u64(0xFFFFFFFFFFFFF)) | mp.u64(0x10000000000000)
     start = exponent - 1013
     w0, w1, w2, w3 = window_f64(start >> 6)
     s = start & 63
@@ -200,19 +226,18 @@ def payne_hanek_f64(x: mp.f64) -> Any:
     n = mp.i32((top + mp.u64(0x2000000000000000)) >> mp.u64(62))
     high = (top << mp.u64(2)) | (middle >> mp.u64(62))
     tail = middle << mp.u64(2)
-    # the fraction as sign and magnitude, so that a small one keeps all its bits
     minus = mp.i64(high) < 0
-    magnitude = mp.select(minus, ~high + mp.select(tail == 0, mp.u64(1), mp.u64(0)), high)
+    high = mp.select(minus, ~high + mp.select(tail == 0, mp.u64(1), mp.u64(0)), high)
     tail = mp.select(minus, mp.u64(0) - tail, tail)
-    h = mp.f64(magnitude)
-    rest = mp.f64(mp.i64(magnitude) - mp.i64(mp.u64(h))) + mp.f64(tail) * 5.421010862427522e-20
+    h = whole_f64(high >> mp.u64(12)) * 4096.0
+    rest = mp.fma(whole_f64(tail >> mp.u64(12)), 2.220446049250313e-16, whole_f64(high & mp.u64(4095)))
     f = h + rest
     rest = (h - f) + rest
     r = f * TURN_HI_F64
     lo = mp.fma(rest, TURN_HI_F64, mp.fma(f, TURN_LO_F64, mp.fma(f, TURN_HI_F64, -r)))
     r = mp.select(exponent == 2047, mp.nan, r)
-    flip = minus != (bits < 0)
-    return mp.select(flip, -r, r), mp.select(flip, -lo, lo), mp.select(bits < 0, -n, n)
+    flip = minus != negative
+    return mp.select(flip, -r, r), mp.select(flip, -lo, lo), mp.select(negative, -n, n)
 
 
 @mp.func
