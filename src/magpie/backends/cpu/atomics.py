@@ -9,16 +9,11 @@ from magpie.backends.cpu.memory import Address, MemoryMixin
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import element, memory_element
 from magpie.dtypes import DType
-from magpie.ir.nodes import Array, Node, Region, walk
+from magpie.ir.nodes import Array, Node
 
-__all__ = ["AtomicsMixin", "used_values"]
+__all__ = ["AtomicsMixin"]
 
 _NATIVE = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
-
-
-def used_values(region: Region) -> set[Node]:
-    """Every node that is an operand of another."""
-    return {a for n in walk(region) for a in n.args}
 
 
 class AtomicsMixin(MemoryMixin):

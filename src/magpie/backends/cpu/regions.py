@@ -46,8 +46,9 @@ class Run:
     # nodes of other runs to compute again before, in order; and those to read from context memory
     again: list[Node] = field(default_factory=list)
     reads: list[Node] = field(default_factory=list)
-    slots: set[Slot] = field(default_factory=set)
-    sets: set[Slot] = field(default_factory=set)
+    # in program order: the text must not depend on where objects lie in memory
+    slots: dict[Slot, None] = field(default_factory=dict)
+    sets: dict[Slot, None] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +93,7 @@ class Plan:
 
     items: list[Item]
     runs: list[Run]
-    scaffold_slots: set[Slot]
+    scaffold_slots: list[Slot]
     context_nodes: list[Node]  # values kept per gang
     context_slots: list[Slot]
     context_arrays: list[LocalArray]  # local arrays that live across runs
@@ -139,15 +140,15 @@ class _Planner:
         if not self.barriers:
             run = Run(self.kernel.body, False)
             self.note_slots(run)
-            return Plan([run], [run], set(), [], [], [], set(), False)
+            return Plan([run], [run], [], [], [], [], set(), False)
         self.find_scaffold_slots()
         self.find_needed()
         items = self.items(self.kernel.body, False)
         several = len(self.runs) > 1 or any(r.looped for r in self.runs)
         nodes = self.cross_values()
-        return Plan(
-            items, self.runs, self.slots, nodes, self.cross_slots(), self.cross_arrays(), self.broadcast, several
-        )
+        kept = dict.fromkeys(n.attrs["slot"] for n in walk(self.kernel.body) if n.op == "slot_set")
+        slots = [s for s in kept if s in self.slots]
+        return Plan(items, self.runs, slots, nodes, self.cross_slots(), self.cross_arrays(), self.broadcast, several)
 
     # --- which regions are scaffold ------------------------------------------------------------------------------
     def mark(self, region: Region, looped: bool = False) -> None:
@@ -286,9 +287,9 @@ class _Planner:
     def note_slots(self, run: Run) -> None:
         for node in walk(run.nodes):
             if node.op in ("slot_get", "slot_set"):
-                run.slots.add(node.attrs["slot"])
+                run.slots[node.attrs["slot"]] = None
                 if node.op == "slot_set":
-                    run.sets.add(node.attrs["slot"])
+                    run.sets[node.attrs["slot"]] = None
 
     # --- what crosses runs ---------------------------------------------------------------------------------------
     def cross_values(self) -> list[Node]:
@@ -296,7 +297,7 @@ class _Planner:
         for run in self.runs:
             for node in walk(run.nodes):
                 where[node] = run
-        kept: dict[Node, None] = dict.fromkeys(sorted(self.broadcast, key=list(where).index))
+        kept: dict[Node, None] = dict.fromkeys(n for n in where if n in self.broadcast)
         scalar = {n for region in self.scaffold for n in region if n not in where and n not in self.loose}
         for run in self.runs:
             seen: set[Node] = set()
@@ -339,13 +340,13 @@ class _Planner:
 
     def cross_slots(self) -> list[Slot]:
         out: dict[Slot, None] = {}
-        for slot in dict.fromkeys(s for r in self.runs for s in sorted(r.slots, key=lambda s: s.name)):
+        for slot in dict.fromkeys(s for r in self.runs for s in r.slots):
             if slot in self.slots:
                 continue
             users = [r for r in self.runs if slot in r.slots]
             if len(users) > 1 or (users[0].looped and not self.lives_inside(slot, users[0])):
                 out[slot] = None
-        for node in self.broadcast:
+        for node in (n for r in self.runs for n in r.nodes if n in self.broadcast):
             if node.op == "slot_get" and node.attrs["slot"] not in self.slots:
                 out[node.attrs["slot"]] = None
         return list(out)
