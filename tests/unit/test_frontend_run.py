@@ -578,6 +578,30 @@ def test_br():
 
 
 @mp.kernel
+def k_life(a, b):
+    i, j = mp.global_id(1), mp.global_id(0)
+    h, w = a.shape
+    if i < h and j < w:
+        n = 0
+        for di in (-1, 0, 1):
+            for dj in (-1, 0, 1):
+                if di == 0 and dj == 0:
+                    continue
+                n += a[(i + di) % h, (j + dj) % w]
+        for k, v in ((3, 1), (2, a[i, j])):
+            if n == k:
+                b[i, j] = v
+
+
+def test_loops_over_tuples():
+    a = np.random.default_rng(1).integers(0, 2, (8, 8)).astype(np.uint8)
+    b = np.zeros_like(a)
+    k_life.launch(grid=1, block=(8, 8), args=(a, b), device="interp")
+    n = sum(np.roll(a, s, (0, 1)) for s in itertools.product((-1, 0, 1), repeat=2)) - a
+    assert (b == ((n == 3) | ((n == 2) & (a == 1)))).all()
+
+
+@mp.kernel
 def k_unrolled(x, flag, out):
     for k in mp.static_range(2):
         if k == 0 or flag:

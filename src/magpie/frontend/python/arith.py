@@ -87,7 +87,10 @@ def number(fx: Fx, val: Val, at: ast.AST, what: str) -> Val:
         help = "texts exist only in mp.print and assert"
     elif isinstance(val, Const) and callable(val.value):
         help = f"call it: {fx.text(at)}(...)" if isinstance(at, ast.Name | ast.Attribute) else "call it"
-    raise fx.fail("MPG_PY_1018", f"{what} takes numbers, not {describe(val)}", at, help=help)
+    some_indices = isinstance(val, View) and val.rank != len(val.dims)
+    raise fx.fail(
+        "MPG_PY_1011" if some_indices else "MPG_PY_1018", f"{what} takes numbers, not {describe(val)}", at, help=help
+    )
 
 
 def adapt(fx: Fx, val: Val, to: DType, at: ast.AST | None = None) -> Node:

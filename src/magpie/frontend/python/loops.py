@@ -7,9 +7,9 @@ import ast
 from magpie.dtypes import bool_
 from magpie.frontend.python.context import STATEMENTS, Fx, LoopState
 from magpie.frontend.python.expressions import condition, static_value
-from magpie.frontend.python.scope import assigned_in
-from magpie.frontend.python.statements import meet
-from magpie.frontend.python.values import Const, Num, Val, known
+from magpie.frontend.python.scope import assigned_in, target_names
+from magpie.frontend.python.statements import meet, unpack
+from magpie.frontend.python.values import Const, Num, Shape, Tuple, Val, known
 from magpie.frontend.python.views import to_index
 from magpie.ir.nodes import Node, Slot
 from magpie.language._builtin import Builtin
@@ -82,15 +82,17 @@ def _for(fx: Fx, s: ast.For) -> None:
     elif isinstance(function, Builtin) and function.name == "static_range":
         assert isinstance(call, ast.Call)
         _unrolled(fx, s, call)
+    elif isinstance(call, ast.Tuple | ast.Name | ast.Attribute) and isinstance(items := fx.expr(call), Tuple | Shape):
+        _unroll(fx, s, fx.items(items), call)
     else:
         name = getattr(function, "__name__", "")
         help = {
             "enumerate": "use for i in range(len(x)) and x[i]",
             "zip": "use for i in range(n) and index both",
             "reversed": "use range(n - 1, -1, -1)",
-        }.get(name, "use for i in range(len(x)) and x[i]; for a tuple: for i in mp.static_range(len(t))")
+        }.get(name, "use for i in range(len(x)) and x[i]")
         raise fx.fail(
-            "MPG_PY_1001", "a kernel iterates over range(...) or mp.static_range(...) only", s.iter, help=help
+            "MPG_PY_1001", "a kernel iterates over range(...), mp.static_range(...) and tuples only", s.iter, help=help
         )
 
 
@@ -184,7 +186,7 @@ def _warn_steering(fx: Fx, s: ast.For, name: str) -> None:
 
 
 def _unrolled(fx: Fx, s: ast.For, call: ast.Call) -> None:
-    name = _target(fx, s)
+    _target(fx, s)
     parts = _bounds(fx, call, "mp.static_range")
     values = [static_value(fx, v, at, "a bound of mp.static_range") for v, at in parts]
     for value, (_, at) in zip(values, parts, strict=True):
@@ -202,30 +204,30 @@ def _unrolled(fx: Fx, s: ast.For, call: ast.Call) -> None:
             call,
             help="use range",
         )
-    fx.unrolled += len(trips)
+    _unroll(fx, s, [Const(k) for k in trips], call)
+
+
+def _unroll(fx: Fx, s: ast.For, items: list[Val], at: ast.expr) -> None:
+    """The body once per item, with the target standing for it."""
+    fx.unrolled += len(items)
     if fx.unrolled > _MAX_TOTAL:
         raise fx.fail(
             "MPG_PY_1025",
-            f"mp.static_range writes more than {_MAX_TOTAL} bodies in this function",
-            call,
+            f"unrolled loops write more than {_MAX_TOTAL} bodies in this function",
+            at,
             help="use range for the outer loop",
         )
-    var = fx.vars[name]
     inside = assigned_in(s.body)
-    var.forced |= name in inside
-    for k in trips:
+    names = list(target_names(s.target))
+    for name in names:
+        fx.vars[name].forced |= name in inside
+    for item in items:
         if fx.assigned is None:
             return
         state = LoopState(fx.b.region)
         fx.loops.append(state)
         try:
-            fx.mark(name)
-            if var.first is None:
-                var.first = fx.source.loc(s.target)
-            if var.slotted:
-                fx.store_into(var, Const(k), s.target)
-            if name not in inside:
-                fx.env[name] = (Const(k), fx.b.region)
+            _bind_target(fx, s.target, item, inside)
             fx.block(s.body)
         finally:
             fx.loops.pop()
@@ -237,8 +239,27 @@ def _unrolled(fx: Fx, s: ast.For, call: ast.Call) -> None:
     else:
         if s.orelse:
             fx.block(s.orelse)
+    for name in names:
+        if fx.vars[name].slotted:
+            fx.env.pop(name, None)
+
+
+def _bind_target(fx: Fx, target: ast.expr, item: Val, inside: frozenset[str]) -> None:
+    """The variables of an unrolled loop: constants inside of it, unless its body assigns them."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for part, value in zip(target.elts, unpack(fx, item, len(target.elts), target), strict=True):
+            _bind_target(fx, part, value, inside)
+        return
+    if not isinstance(target, ast.Name):
+        raise fx.fail("MPG_PY_1001", "the target of for is a variable in a kernel", target, help="for i in range(...)")
+    var = fx.vars[target.id]
+    fx.mark(target.id)
+    if var.first is None:
+        var.first = fx.source.loc(target)
     if var.slotted:
-        fx.env.pop(name, None)
+        fx.store_into(var, item, target)
+    if target.id not in inside:
+        fx.env[target.id] = (item, fx.b.region)
 
 
 def _leave(fx: Fx, s: ast.Break | ast.Continue) -> None:
@@ -249,7 +270,7 @@ def _leave(fx: Fx, s: ast.Break | ast.Continue) -> None:
         if fx.b.region is not state.static:
             raise fx.fail(
                 "MPG_PY_1031",
-                f"{word} under a run-time condition in mp.static_range",
+                f"{word} under a run-time condition in an unrolled loop",
                 s,
                 help="use range, or put the rest of the body under if",
             )
