@@ -94,9 +94,9 @@ def test_functions_use_exact_operations_only(op: str, dtype: mp.DType) -> None:
     )
     function = math_function(op, dtype)
     assert {n.op for n in walk(function.body)} <= allowed
-    if dtype is f32:  # f64 is slow on most GPUs and missing on some
+    if dtype is f32:  # what is wider is slow on most GPUs and missing on some
         types = {n.type for n in walk(function.body)} | {a.type for n in walk(function.body) for a in n.args}
-        assert f64 not in types
+        assert all(t is None or t.bits <= 32 for t in types)
 
 
 def test_bits_are_the_same_on_interp_and_on_cpu_at_every_width() -> None:
