@@ -272,7 +272,7 @@ class Kernel:
     body: Region = field(default_factory=list)
     requires: frozenset[str] = frozenset()
     fastmath: bool = False
-    facts: Facts = Facts()
+    facts: Facts = field(default_factory=Facts)
     loc: Loc | None = None
 
     @property
