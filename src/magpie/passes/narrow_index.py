@@ -7,8 +7,6 @@ to the whole type where a loop makes it grow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from magpie.dtypes import DType
 from magpie.ir.nodes import Kernel, Node, Region, Slot
 
@@ -24,12 +22,14 @@ _SMALL = (1 << 31) - 1
 _WORKGROUP = 1 << 16
 
 
-@dataclass(slots=True)
 class Ranges:
     """Intervals of the integer nodes and slots of one kernel."""
 
-    nodes: dict[Node, Interval] = field(default_factory=dict)
-    slots: dict[Slot, Interval] = field(default_factory=dict)
+    __slots__ = ("nodes", "slots")
+
+    def __init__(self) -> None:
+        self.nodes: dict[Node, Interval] = {}
+        self.slots: dict[Slot, Interval] = {}
 
     def of(self, node: Node) -> Interval:
         """The interval of a node; the whole type where nothing is known."""

@@ -31,7 +31,7 @@ class CpuBackend(Backend):
         """Numbered errors for what has no code here; nothing runs then."""
         from magpie.backends.cpu.validate import validate
 
-        return validate(kernel)
+        return validate(kernel, self.manifest)
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         return compute_layout(kernel)

@@ -8,11 +8,11 @@ behind a test of the mask.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from magpie.backends.cpu.gang import Env, GangBase, Storage
 from magpie.backends.cpu.guards import check, promising
 from magpie.backends.cpu.launch_block import CANCEL_FROM_ARGUMENTS
+from magpie.backends.cpu.plain import plain
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import Block, constant, element
 from magpie.dtypes import DType
@@ -56,7 +56,7 @@ _CALLS = frozenset(
 )
 
 
-@dataclass(slots=True)
+@plain
 class LoopFrame:
     """A loop being emitted. ``live`` and ``skip`` are allocas of wide masks: lanes in it, lanes gone to `step`."""
 

@@ -7,10 +7,10 @@ atomics and subgroup ops are in files of their own, joined by `magpie.backends.c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from magpie.backends.cpu.lane_shapes import Shapes
 from magpie.backends.cpu.launch import Launch
+from magpie.backends.cpu.plain import made_by, plain
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.values import Mask, MaskOps, Value, ramp
 from magpie.backends.llvm.codegen import HostTarget
@@ -47,7 +47,7 @@ _NARROW = frozenset(
 )
 
 
-@dataclass(slots=True)
+@plain
 class Coordinates:
     """Where the gang is: scalars (i64 text) and the block that defines them."""
 
@@ -60,7 +60,7 @@ class Coordinates:
     group_block: Block | None
 
 
-@dataclass(slots=True)
+@plain
 class Storage:
     """Where a slot lives: an alloca (or context memory) of ``type``."""
 
@@ -70,7 +70,7 @@ class Storage:
     stride: int = 0
 
 
-@dataclass(slots=True)
+@plain
 class Env:
     """What all gangs of a kernel share."""
 
@@ -85,11 +85,11 @@ class Env:
     checked: bool
     fast: str
     # pointer text and defining block of shared, local and constant arrays
-    arrays: dict[Array, tuple[str, Block | None]] = field(default_factory=dict)
-    alias: dict[Array, str] = field(default_factory=dict)  # metadata to add to accesses
-    sites: list[dict[str, object]] = field(default_factory=list)
-    regular: dict[Node, bool] = field(default_factory=dict)  # see `MemoryMixin.is_regular`
-    used: set[Node] = field(default_factory=set)  # nodes that are operands
+    arrays: dict[Array, tuple[str, Block | None]] = made_by(default_factory=dict)
+    alias: dict[Array, str] = made_by(default_factory=dict)  # metadata to add to accesses
+    sites: list[dict[str, object]] = made_by(default_factory=list)
+    regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
+    used: set[Node] = made_by(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None
     polling: bool = True  # whether endless loops look for a cancelled launch

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from magpie.backends.cpu.arena import Arena
 from magpie.backends.cpu.gang import Coordinates, Env
 from magpie.backends.cpu.guards import find_guard, guard_check
+from magpie.backends.cpu.plain import copy_with
 from magpie.backends.cpu.regions import Plan, Run
 from magpie.backends.cpu.spmd import Gang
 from magpie.backends.cpu.teams import Team, find_common, team_size
@@ -36,7 +36,7 @@ class GangLoops(Arena):
         c, launch = self.c, self.launch
         ends: list[Callable[[], None]] = []
         if not self.env.layout.rows:
-            at = replace(self.at)
+            at = copy_with(self.at)
             gang = self.count("g", self.rows_gangs(), ends)
             at.x0 = self.lane_zero(gang)
             at.number, at.block = gang, c.at_block
@@ -99,7 +99,7 @@ class GangLoops(Arena):
 
     def in_row(self, row: tuple[str, str, str], gang: str) -> Coordinates:
         """The place of gang number ``gang`` of a row; its number is needed for context memory only."""
-        c, at = self.c, replace(self.at)
+        c, at = self.c, copy_with(self.at)
         number, at.y, at.z = row
         at.x0 = self.lane_zero(gang)
         at.number = gang

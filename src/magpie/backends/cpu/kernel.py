@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 from magpie.backends.cpu import abi
@@ -12,6 +11,7 @@ from magpie.backends.cpu.gang_loops import GangLoops
 from magpie.backends.cpu.lane_shapes import analyse_shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.library import library_call
+from magpie.backends.cpu.plain import copy_with, plain
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
@@ -27,7 +27,7 @@ from magpie.passes.narrow_index import Ranges
 __all__ = ["Emitted", "emit_kernel"]
 
 
-@dataclass(slots=True)
+@plain
 class Emitted:
     """The module and what a driver needs to know of it."""
 
@@ -83,7 +83,7 @@ class _Kernel(GangLoops):
         c.place(body)
         self.place_group(group)
         self.bind_arrays()
-        self.sc = Gang(self.env, replace(self.at, x0="0"), None, self.next)
+        self.sc = Gang(self.env, copy_with(self.at, x0="0"), None, self.next)
         self.sc.prologue = body
         for slot in plan.scaffold_slots:
             self.sc.storage[slot] = self.scaffold_storage(slot, body)

@@ -9,9 +9,9 @@ uniform value stays uniform.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from magpie.backends.cpu.plain import made_by, plain
 from magpie.backends.cpu.shape_rules import UNIFORM, VARYING, Layout, Shape, transfer
 from magpie.ir.nodes import Kernel, Node, Region, Slot
 from magpie.passes.narrow_index import Ranges
@@ -23,22 +23,22 @@ __all__ = ["Shapes", "analyse_shapes", "forward_slots"]
 Context = tuple[tuple[str, Node] | tuple[str, Node, int], ...]
 
 
-@dataclass(slots=True)
+@plain
 class Shapes:
     """The result: shapes by node and slot, and what control flow does to masks."""
 
-    nodes: dict[Node, Shape] = field(default_factory=dict)
-    slots: dict[Slot, Shape] = field(default_factory=dict)
+    nodes: dict[Node, Shape] = made_by(default_factory=dict)
+    slots: dict[Slot, Shape] = made_by(default_factory=dict)
     # slots whose sets need no mask
-    covered: set[Slot] = field(default_factory=set)
+    covered: set[Slot] = made_by(default_factory=set)
     # slots that are set before any read wherever they live: their initial zero is never seen
-    fresh: set[Slot] = field(default_factory=set)
+    fresh: set[Slot] = made_by(default_factory=set)
     # loops that some lanes may leave before others
-    ragged: set[Node] = field(default_factory=set)
+    ragged: set[Node] = made_by(default_factory=set)
     # `if`s and loops inside which some lanes leave for beyond the end of them
-    leaks: set[Node] = field(default_factory=set)
+    leaks: set[Node] = made_by(default_factory=set)
     # loops whose `step` some lanes reach before others
-    skips: set[Node] = field(default_factory=set)
+    skips: set[Node] = made_by(default_factory=set)
     returns: bool = False  # some lanes may return before others
 
     def of(self, node: Node) -> Shape:
@@ -58,10 +58,10 @@ class _Access(NamedTuple):
     path: tuple[_Place, ...]  # from the outside in
 
 
-@dataclass(slots=True)
+@plain
 class _Uses:
-    sets: dict[Slot, list[_Access]] = field(default_factory=dict)
-    gets: dict[Slot, list[_Access]] = field(default_factory=dict)
+    sets: dict[Slot, list[_Access]] = made_by(default_factory=dict)
+    gets: dict[Slot, list[_Access]] = made_by(default_factory=dict)
 
     def note(self, node: Node, context: Context, path: list[_Place]) -> None:
         where = self.sets if node.op == "slot_set" else self.gets if node.op == "slot_get" else None

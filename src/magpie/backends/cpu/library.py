@@ -8,11 +8,11 @@ the small ones in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 from magpie.backends.cpu.gang import Coordinates, Env
 from magpie.backends.cpu.lane_shapes import analyse_shapes, forward_slots
+from magpie.backends.cpu.plain import copy_with
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
 from magpie.backends.cpu.values import MaskOps, Value
@@ -84,7 +84,7 @@ def _emit(name: str, kernel: Kernel, loads: list[Node], env: Env, fast: str) -> 
     shapes = analyse_shapes(kernel, layout, known)
     old = env.masks
     masks = MaskOps(code, width, old.bits, old.register_lanes)
-    inner = replace(
+    inner = copy_with(
         env, code=code, kernel=kernel, shapes=shapes, ranges=known, layout=layout, masks=masks, checked=False, fast=fast
     )
     inner.polling = False
@@ -102,4 +102,3 @@ def _emit(name: str, kernel: Kernel, loads: list[Node], env: Env, fast: str) -> 
     code.entry.end = f"  br label %{start.label}"
     args = ", ".join(f"<{width} x {element(n.dtype)}> %a{k}" for k, n in enumerate(loads))
     return code.function(f"define internal <{width} x {elem}> @{name}({args}) nounwind")
-

@@ -8,9 +8,9 @@ that no active lane writes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from magpie.backends.cpu.gang import GangBase
+from magpie.backends.cpu.plain import plain
 from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import Block, constant, leaf_offset, memory_element, splat
 from magpie.dtypes import DType
@@ -20,7 +20,7 @@ from magpie.ir.ops import OPS
 __all__ = ["Address", "MemoryMixin"]
 
 
-@dataclass(slots=True)
+@plain
 class Address:
     """Where a gang accesses an array: ``base`` (with all uniform parts), plus per lane nothing (kind 0), ``stride``
     bytes times the lane (kind 1), or the vector ``offset`` times ``scale`` bytes (kind 2)."""

@@ -9,9 +9,9 @@ scaffold.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from magpie.backends.cpu.lane_shapes import Shapes
+from magpie.backends.cpu.plain import made_by, plain
 from magpie.ir.nodes import Kernel, LocalArray, Node, Region, Slot, walk
 from magpie.ir.ops import OPS, Effect
 
@@ -37,47 +37,47 @@ _GROUP_LEAVES = frozenset(
 _LANE_LEAVES = frozenset(["thread_id", "global_id", "linear_local_id", "subgroup_lane", "subgroup_id"])
 
 
-@dataclass(eq=False, slots=True)
+@plain
 class Run:
     """Nodes that a gang loop executes. ``looped``: a scaffold loop may execute it again."""
 
     nodes: Region
     looped: bool
     # nodes of other runs to compute again before, in order; and those to read from context memory
-    again: list[Node] = field(default_factory=list)
-    reads: list[Node] = field(default_factory=list)
+    again: list[Node] = made_by(default_factory=list)
+    reads: list[Node] = made_by(default_factory=list)
     # in program order: the text must not depend on where objects lie in memory
-    slots: dict[Slot, None] = field(default_factory=dict)
-    sets: dict[Slot, None] = field(default_factory=dict)
+    slots: dict[Slot, None] = made_by(default_factory=dict)
+    sets: dict[Slot, None] = made_by(default_factory=dict)
 
 
-@dataclass(eq=False, slots=True)
+@plain
 class Scalar:
     """A node that the scaffold executes once for the workgroup."""
 
     node: Node
 
 
-@dataclass(eq=False, slots=True)
+@plain
 class Barrier:
     node: Node
 
 
-@dataclass(eq=False, slots=True)
+@plain
 class Exit:
     """break, break_if, continue or return of the scaffold."""
 
     node: Node
 
 
-@dataclass(eq=False, slots=True)
+@plain
 class Branch:
     node: Node
     then: list[Item]
     else_: list[Item]
 
 
-@dataclass(eq=False, slots=True)
+@plain
 class Repeat:
     node: Node
     body: list[Item]
@@ -87,7 +87,7 @@ class Repeat:
 Item = Run | Scalar | Barrier | Exit | Branch | Repeat
 
 
-@dataclass(slots=True)
+@plain
 class Plan:
     """The scaffold, and what it keeps where."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from magpie.backends.cpu.plain import plain
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node
 from magpie.passes.narrow_index import Ranges, full
@@ -40,7 +40,7 @@ UNIFORM = Shape(0)
 VARYING = Shape(2)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class Layout:
     """How work-items are dealt to lanes. ``rows``: a gang stays in one row of x; else lanes run on in linear ids."""
 

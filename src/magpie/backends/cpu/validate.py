@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magpie.backends.base import Manifest
 from magpie.backends.cpu.spmd import supported
 from magpie.diagnostics import Diagnostic
 from magpie.ir.nodes import Kernel, LocalArray, walk
@@ -12,15 +13,15 @@ __all__ = ["validate"]
 _MOST_LOCAL = 1 << 28
 
 
-def validate(kernel: Kernel) -> list[Diagnostic]:
-    """Barriers that not all work-items reach, ops without code, local arrays beyond all bounds."""
+def validate(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:
+    """What no target or not this one can run, ops without code, local arrays beyond all bounds."""
     from magpie.passes import prepare
-    from magpie.passes.uniformity import check_barriers
+    from magpie.passes.check import check
 
     ready = prepare(kernel)
-    found = list(check_barriers(ready))
+    found = check(ready, manifest)
     for node in walk(ready.body):
-        if not supported(node.op):
+        if not supported(node.op) and (node.info.capability or "") in ("", *manifest.capabilities):
             found.append(Diagnostic("MPG_CPU_1001", f"the cpu backend has no code for '{node.op}'", node.loc))
     size = sum(_bytes(array) for array in ready.locals)
     if size * 64 > _MOST_LOCAL:
