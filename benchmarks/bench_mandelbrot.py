@@ -13,10 +13,10 @@ import os
 
 os.environ["MAGPIE_CPU_THREADS"] = "1"
 
-import numpy as np  # noqa: E402 - the thread count is fixed first
-from timing import c_function, interleaved, table  # noqa: E402
+import numpy as np
+from timing import c_function, interleaved, table
 
-import magpie as mp  # noqa: E402
+import magpie as mp
 
 W = H = 1024
 ITERATIONS = 256

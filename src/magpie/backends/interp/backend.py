@@ -41,11 +41,11 @@ class InterpBackend(Backend):
     )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
-        """Errors of control flow that no target can run; the interpreter itself runs all shapes."""
+        """What no target can run or what is missing here; the interpreter itself runs all shapes of control flow."""
         from magpie.passes import prepare
         from magpie.passes.check import check
 
-        return check(prepare(kernel))
+        return check(prepare(kernel), self.manifest)
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         """Arguments in words of 8 bytes, as on the cpu."""
