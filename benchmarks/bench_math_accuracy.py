@@ -1,7 +1,8 @@
 """The error of every function of the math library: the table in docs/MATH.md.
 
-    python benchmarks/bench_math_accuracy.py                                       # everything
-    python benchmarks/bench_math_accuracy.py --stride 4099 --count 20000 sin pow   # a sample of some functions
+    python benchmarks/bench_math_accuracy.py --full          # everything: about an hour of one core
+    python benchmarks/bench_math_accuracy.py                 # a sample of all functions
+    python benchmarks/bench_math_accuracy.py --full sin pow  # everything about some
 
 f32 functions of one argument run over all 2**32 bit patterns on the cpu backend, against the library's own f64
 functions, which mpmath checks below, or against NumPy (``--reference numpy``); mpmath decides the worst case, and all
@@ -252,16 +253,17 @@ def _remainder(a: float, b: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ops", nargs="*", help="functions to measure (default: all)")
-    parser.add_argument("--stride", type=int, default=1, help="every n-th bit pattern of f32 (default: 1, all)")
-    parser.add_argument(
-        "--count", type=int, default=10**6, help="random arguments of f64 and of two-argument functions"
-    )
+    parser.add_argument("--full", action="store_true", help="all of f32, and 10**6 random arguments")
+    parser.add_argument("--stride", type=int, help="every n-th bit pattern of f32 (default: 4099, with --full 1)")
+    parser.add_argument("--count", type=int, help="random arguments (default: 20,000, with --full 10**6)")
     parser.add_argument("--only", choices=["f32", "f64"], help="one format")
     parser.add_argument(
         "--reference", choices=["magpie", "numpy"], default="magpie", help="of f32: whose f64 functions"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    options.stride = options.stride or (1 if options.full else 4099)
+    options.count = options.count or (10**6 if options.full else 20_000)
     failed = False
     for dtype in (mp.f32, mp.f64):
         if options.only not in (None, dtype.name):
