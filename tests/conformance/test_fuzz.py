@@ -7,8 +7,10 @@ A failure prints the seed and saves the smallest kernel found to ``failures/``; 
 from __future__ import annotations
 
 import random
+import re
 import time
 import warnings
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -94,3 +96,26 @@ def test_the_sanitizer_finds_nothing_in_random_kernels(part, tmp_path):
             if reports:
                 file = save(program, f"sanitizer{part}", str(reports[0]), seed)
                 raise AssertionError(f"saved to {file}: {reports[0]}")
+
+
+# an exchange at the top level of a kernel, where each item reads another's element just after the barrier
+_EXCHANGE = re.compile(r"^    mp\.barrier\(\)\n(?=    v\d+ = s\[\(*(?:63 - t|\(t \+ 1\) % 64|t \^ 1)\))", re.MULTILINE)
+
+
+def test_a_barrier_taken_out_of_a_random_kernel_is_a_reported_race(tmp_path):
+    found = 0
+    seed = knobs.test_seed() * 100_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mp.CompileWarning)
+        while found < (10 if not full_size() else 200):
+            seed += 1
+            program = Generator(random.Random(seed).randrange).program()
+            source = _EXCHANGE.sub("", program.source, count=1)
+            if source == program.source:
+                continue
+            found += 1
+            program = replace(program, source=source)
+            args = arguments(program.types, program.atomics, 64, 1)
+            reports = list(load(program, tmp_path).kernel.sanitize(grid=1, block=64, args=args))
+            if not any(r.code == "MPG_SAN_1002" for r in reports):
+                raise AssertionError(f"no race reported: saved to {save(program, 'mutant', 'no race reported', seed)}")
