@@ -5,6 +5,7 @@ from __future__ import annotations
 from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.llvm.codegen import HostTarget
+from magpie.backends.llvm.elementwise import LIBM
 from magpie.dtypes import DType
 from magpie.ir.nodes import Kernel, Node, walk
 from magpie.passes.narrow_index import Ranges
@@ -47,7 +48,8 @@ def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
         shapes = analyse_shapes(kernel, Layout(native * 2, True, kernel.workgroup), ranges)
         needed = max(_live(loop, shapes) for loop in loops)
         room = _REGISTERS[target.has_avx512] // (needed + 1)
-        vectors = 8 if room >= 8 else 4 if room >= 4 else 2
+        # one running sum: the more memory a trip touches in a row, the better for TLB and prefetcher
+        vectors = 8 if needed <= 2 or room >= 8 else 4 if room >= 4 else 2
     width = max(4, min(64, native * vectors))
     if kernel.workgroup is not None:
         while width > 4 and kernel.workgroup[0] < width:
@@ -62,4 +64,5 @@ def _live(loop: Node, shapes: Shapes) -> int:
     slots = {n.attrs["slot"] for n in inside if n.op in ("slot_get", "slot_set")}
     varying = sum(1 for s in slots if s in shapes.slots and shapes.slots[s].kind == 2)
     outside = {a for n in inside for a in n.args if a not in own and shapes.of(a).kind == 2}
-    return varying + len(outside) + (loop in shapes.ragged)
+    calls = any(n.op in LIBM for n in inside)  # of functions that need a dozen registers themselves
+    return varying + len(outside) + (loop in shapes.ragged) + 12 * calls
