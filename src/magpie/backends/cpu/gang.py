@@ -88,6 +88,7 @@ class Env:
     arrays: dict[Array, tuple[str, Block | None]] = made_by(default_factory=dict)
     alias: dict[Array, str] = made_by(default_factory=dict)  # metadata to add to accesses
     sites: list[dict[str, object]] = made_by(default_factory=list)
+    spills: list[str] = made_by(default_factory=list)  # stack memory for vectors, see `MemoryMixin.spill`
     regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
     used: set[Node] = made_by(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
@@ -112,6 +113,7 @@ class GangBase:
         self.scalar.library = self.vector.library = env.library
         self.map: dict[Node, Value] = {}
         self.mask: Mask | None = None
+        self.spilled = 0  # of env.spills, in use for the current node
         self.storage: dict[Slot, Storage] = {}
 
     # --- making values -------------------------------------------------------------------------------------------

@@ -85,7 +85,17 @@ def _emit(name: str, kernel: Kernel, loads: list[Node], env: Env, fast: str) -> 
     old = env.masks
     masks = MaskOps(code, width, old.bits, old.register_lanes)
     inner = copy_with(
-        env, code=code, kernel=kernel, shapes=shapes, ranges=known, layout=layout, masks=masks, checked=False, fast=fast
+        env,
+        code=code,
+        kernel=kernel,
+        shapes=shapes,
+        ranges=known,
+        layout=layout,
+        masks=masks,
+        checked=False,
+        fast=fast,
+        spills=[],
+        regular={},
     )
     inner.polling = False
     at = Coordinates(("0", "0", "0"), "0", "0", "0", "0", code.entry, code.entry)

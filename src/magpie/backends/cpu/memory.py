@@ -419,9 +419,20 @@ class MemoryMixin(GangBase):
         c.cbr(more, header, exit_)
         c.place(exit_)
 
-    def spill(self, text: str, elem: str) -> str:
-        """A vector in stack memory, for access by lane number; gives the pointer."""
-        memory = self.c.alloca(f"[{self.w} x {elem}]", 64)
+    def spill(self, text: str, elem: str, *, own: bool = False) -> str:
+        """A vector in stack memory, for access by lane number; gives the pointer.
+
+        The memory is used again by the next node, or a long kernel would need more stack than a thread has. ``own``
+        memory is not, so that LLVM can turn accesses at constant lanes into shuffles.
+        """
+        pool = self.env.spills
+        if own:
+            memory = self.c.alloca(f"[{self.w} x {elem}]", 64)
+        else:
+            if self.spilled == len(pool):
+                pool.append(self.c.alloca(f"[{self.w} x i64]", 64))
+            memory = pool[self.spilled]
+            self.spilled += 1
         self.c.do(f"store <{self.w} x {elem}> {text}, ptr {memory}, align 64")
         return memory
 

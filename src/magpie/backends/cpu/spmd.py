@@ -41,6 +41,7 @@ class Gang(ControlMixin, ChecksMixin, AtomicsMixin, SubgroupMixin):
         """Emit one node."""
         if node in self.map:  # assumed, or emitted by the scaffold
             return
+        self.spilled = 0
         handler = _VALUES.get(node.op)
         if handler is not None:
             self.map[node] = handler(self, node)

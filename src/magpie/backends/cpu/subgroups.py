@@ -237,7 +237,7 @@ class SubgroupMixin(MemoryMixin):
         from magpie.dtypes import f32, f64, i8, i16, i32, i64
 
         size = {"i8": i8, "i16": i16, "i32": i32, "i64": i64, "float": f32, "double": f64}[elem]
-        return Address(2, self.spill(lanes, elem), size, "", 0, index, "i32", size.itemsize, True)
+        return Address(2, self.spill(lanes, elem, own=True), size, "", 0, index, "i32", size.itemsize, True)
 
     def subgroup_broadcast(self, node: Node) -> Value:
         c, w = self.c, self.w

@@ -1,6 +1,6 @@
 """Host time of a launch: an empty kernel and saxpy with n = 1, on mp arrays and on NumPy arrays.
 
-    python benchmarks/launch.py
+    python benchmarks/bench_launch.py
 
 Medians of 101 rounds of 500 launches, in microseconds, the cases taking turns. One workgroup runs on the calling
 thread, so this is the price of the launch itself: looking up the code, packing the arguments, the native call.

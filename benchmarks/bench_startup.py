@@ -1,6 +1,6 @@
 """Time to a first result: importing Magpie, and the first call of saxpy with a cold and with a warm disk cache.
 
-    python benchmarks/startup.py [runs]
+    python benchmarks/bench_startup.py [runs]
 
 Every run is a process of its own; medians of milliseconds are printed. The clock of a first call starts after
 ``import magpie, numpy`` and covers the decorator, too. Each process first launches nothing else.
