@@ -120,7 +120,7 @@ class Generator:
                 self.emit(f"o_{t}[i, {k}] = {n}")
         params = [f"x_{t}" for t in self.types] + [f"o_{t}" for t in self.types] + [f"c_{t}" for t in self.atomics]
         signature = f"def kernel({', '.join(params)}, limit: mp.i32, n0: mp.i32, n1: mp.i32):"
-        text = "\n".join(["import magpie as mp", "", "", *head, "@mp.kernel", signature, *self.lines, ""])
+        text = "\n".join(["import math", "", "import magpie as mp", "", "", *head, "@mp.kernel", signature, *self.lines, ""])
         return Program(text, self.types, self.atomics, shared, guarded, self.subgroups)
 
     def phases(self, scope: _Scope) -> None:
@@ -402,6 +402,12 @@ class Generator:
             if fitting:
                 name, params, _ = self.pick(fitting)
                 return f"{name}({', '.join(self.expr(p, scope, depth - 1) for p in params)})"
+        if choice == 5 and t in FLOATS and self.chance(25):
+            # one library for every target: the same bits
+            if self.chance(20):
+                return f"{self.pick(('mp.pow', 'mp.atan2', 'mp.hypot', 'math.fmod'))}({e()}, {e()})"
+            f = self.pick(("exp", "log", "sin", "cos", "tanh", "atan", "cbrt", "exp2", "log2", "log1p", "erf", "rsqrt"))
+            return f"mp.{f}({e()})"
         if choice == 5 and t in FLOATS:
             f = self.pick(("abs", "mp.floor", "mp.ceil", "mp.trunc", "round", "-", "mp.sqrt(abs"))
             return f"{f}({e()}))" if f.endswith("abs") and f != "abs" else f"({f}{e()})" if f == "-" else f"{f}({e()})"
