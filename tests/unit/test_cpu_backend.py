@@ -341,3 +341,26 @@ def test_teams_of_gangs(gang, kernel, shape):
         for p in range(k):
             want += a[:, p : p + 1] * b[p : p + 1]
         assert (c == want).all()
+
+
+@mp.kernel
+def k_large(x: mp.Array[mp.f32], at: mp.Array[mp.i32], out: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        s = mp.f32(0)
+        for k in mp.static_range(60):
+            if x[i] > 0.01 * k:
+                s += x[at[(i + k) % 64]]
+                out[63 - i] = s
+        out[63 - i] = s
+
+
+@pytest.mark.parametrize("gang", GANGS)
+def test_a_large_kernel_takes_loops_over_lanes(gang):
+    rng = np.random.default_rng(6)
+    x, at, out = rng.random(64, dtype=F), rng.permutation(64).astype(np.int32), np.zeros(64, F)
+    run(k_large, 3, 30, x, at, out, gang=gang)
+    want = np.zeros(64, F)
+    for k in range(60):
+        want = np.where(x > F(0.01 * k), want + x[at[(np.arange(64) + k) % 64]], want)
+    assert (out[::-1] == want).all()

@@ -369,7 +369,7 @@ class ControlMixin(GangBase):
         """
         body, step = node.regions
         at = next((k for k, n in enumerate(body) if not (OPS[n.op].pure or n.op == "slot_get")), None)
-        if at is None or body[at].op != "break_if" or not promising(body[at].args[0], self.env):
+        if self.env.large or at is None or body[at].op != "break_if" or not promising(body[at].args[0], self.env):
             return
         shapes, c = self.env.shapes, self.c
         rest = body[at + 1 :] + step

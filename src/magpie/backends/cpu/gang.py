@@ -93,6 +93,7 @@ class Env:
     used: set[Node] = made_by(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None
+    large: bool = False  # so many nodes that code size counts more than speed
     polling: bool = True  # whether endless loops look for a cancelled launch
     trips: str = ""  # counter of the trips of endless loops
     leave: Block | None = None  # leaves the kernel

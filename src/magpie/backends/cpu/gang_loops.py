@@ -204,7 +204,7 @@ class GangLoops(Arena):
         done = c.block("ran")
         full: str = ""
         assumed: dict[Node, bool] = {}
-        if c.lines <= _LARGE and not (items.isdigit() and int(items) < w):
+        if c.lines <= _LARGE and not self.env.large and not (items.isdigit() and int(items) < w):
             full, assumed = self.agreement(run, at, done)
         if full:
             fast, slow = c.block("full"), c.block("part")

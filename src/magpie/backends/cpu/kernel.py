@@ -26,6 +26,9 @@ from magpie.passes.narrow_index import Ranges
 
 __all__ = ["Emitted", "emit_kernel"]
 
+# Kernels of more nodes get one copy of their code, and loops over lanes in place of unrolled ones (RULES 28).
+_LARGE = 800
+
 
 @plain
 class Emitted:
@@ -235,6 +238,7 @@ def emit_kernel(
     launch = Launch(code, kernel, original, layout)
     env = Env(code, kernel, launch, shapes, ranges, lanes, target, masks, checked, fast)
     env.used = {a for n in walk(kernel.body) for a in n.args}
+    env.large = sum(1 for _ in walk(kernel.body)) > _LARGE
     env.library = library_call(env, fast)
     env.record_word = abi.EXTENT_WORD + abi.dynamic_extents(layout)
     return _Kernel(env, make_plan(kernel, shapes)).emit()

@@ -145,7 +145,12 @@ class MemoryMixin(GangBase):
                 value.block = self.c.at_block
                 part = self.lanes(value, vector_elem)
                 vector = self.c.op(f"add <{self.w} x {vector_elem}> {vector}, {part}")
-            regular = size == t.itemsize and not local and all(self.is_regular(n) for n in node.args[: len(indices)])
+            regular = (
+                size == t.itemsize
+                and not local
+                and not self.env.large
+                and all(self.is_regular(n) for n in node.args[: len(indices)])
+            )
             return Address(2, base, t, suffix, 0, vector, vector_elem, size, local, regular)
         if line != "0":
             stride_bytes = self.mul(line, str(size))
@@ -268,6 +273,8 @@ class MemoryMixin(GangBase):
         return self.gather(a, elem)
 
     def gather(self, a: Address, elem: str) -> str:
+        if self.env.large and not self.env.target.has_avx512:
+            return self.load_bits(a, elem)
         return self.gather_all(a, elem) if self.mask is None else self.gather_safe(a, elem)
 
     def consecutive(self, a: Address) -> tuple[str, Address]:
@@ -526,7 +533,7 @@ class MemoryMixin(GangBase):
                     f"call void @{name}({vt} {lanes}, ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}){a.suffix}"
                 )
                 return
-        elif self.mask is None and w <= 32:
+        elif self.mask is None and w <= 32 and not self.env.large:
             for k, p in enumerate(self.lane_pointers(a, range(w))):
                 x = c.op(f"extractelement {vt} {lanes}, i64 {k}")
                 c.do(f"store {elem} {x}, ptr {p}, align {size}{a.suffix}")

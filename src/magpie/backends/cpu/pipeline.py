@@ -59,8 +59,9 @@ def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Ar
 
 
 def _level(text: str, options: Options) -> int:
-    """O1 for large modules: most of the speed at half the compile time (RULES 28)."""
-    return min(options.opt_level, 1) if text.count("\n") > 4000 else options.opt_level
+    """O1 for large modules: most of the speed at half the compile time (RULES 28); O0 for huge ones."""
+    lines = text.count("\n")
+    return 0 if lines > 60000 else min(options.opt_level, 1) if lines > 4000 else options.opt_level
 
 
 def show(kernel: Kernel, options: Options, stage: str) -> str:

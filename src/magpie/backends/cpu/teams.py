@@ -101,7 +101,7 @@ def find_common(kernel: Kernel, shapes: Shapes) -> Common:
 
 def team_size(nodes: Region, env: Env, common: Common) -> int:
     """How many gangs to take at once through a run: 1 unless it has an even loop with sums of its own to keep."""
-    if env.checked or not env.layout.rows or env.kernel.locals:
+    if env.checked or env.large or not env.layout.rows or env.kernel.locals:
         return 1  # a local array has room for one gang
     if not any(n.op in ("thread_id", "global_id") and n.attrs["dim"] > 0 for n in walk(env.kernel.body)):
         return 1  # a one-dimensional kernel: a workgroup is one row
