@@ -33,9 +33,7 @@ class AtomicsMixin(MemoryMixin):
             if self.is_shared(node):
                 old = c.op(f"load {elem}, ptr {a.base}, align {t.itemsize}{a.suffix}")
                 new = c.op(f"{_NATIVE[kind]} {elem} {old}, {total}")
-                c.do(
-                    f"store {elem} {new}, ptr {a.base}, align {t.itemsize}{a.suffix}"
-                )
+                c.do(f"store {elem} {new}, ptr {a.base}, align {t.itemsize}{a.suffix}")
             else:
                 c.do(f"{self.rmw_text(kind, t, a.base, total)}")
             return self.old_values("", elem, t)
@@ -150,9 +148,7 @@ class AtomicsMixin(MemoryMixin):
             old = c.op(f"load {integer}, ptr {pointer}, align {t.itemsize}{a.suffix}")
             same = c.op(f"icmp eq {integer} {old}, {e}")
             new_value = self.scalar.select(same, integer, d, old)
-            c.do(
-                f"store {integer} {new_value}, ptr {pointer}, align {t.itemsize}{a.suffix}"
-            )
+            c.do(f"store {integer} {new_value}, ptr {pointer}, align {t.itemsize}{a.suffix}")
         else:
             pair = c.op(f"cmpxchg ptr {pointer}, {integer} {e}, {integer} {d} monotonic monotonic, align {t.itemsize}")
             old = c.op(f"extractvalue {{ {integer}, i1 }} {pair}, 0")
