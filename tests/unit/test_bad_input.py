@@ -746,20 +746,12 @@ def spin_while(out, n: mp.i64):
     out[i] = s
 
 
-# A counted loop of 2^40 trips in one work-item: the cpu's counted loops do not look for a cancelled launch, since a test
-# on each trip keeps LLVM from unrolling them; groups and open loops do (RULES 18 asks for all back edges).
-_COUNTED = pytest.param(
-    "cpu", "spin", 64, 2**40, id="cpu-for", marks=pytest.mark.xfail(reason="counted loops on the cpu do not poll", strict=True)
-)
-
-
 @pytest.mark.parametrize(
     ("device", "kernel", "grid", "trips"),
     [
         *(pytest.param(d, "spin", 2**30, 500, id=f"{d}-groups") for d in DEVICES),
         *(pytest.param(d, "spin_while", 1, 2**40, id=f"{d}-while") for d in DEVICES),
-        pytest.param("interp", "spin", 64, 2**40, id="interp-for"),
-        _COUNTED,
+        *(pytest.param(d, "spin", 64, 2**40, id=f"{d}-for") for d in DEVICES),
     ],
 )
 def test_ctrl_c_during_a_long_launch_leaves_the_process_usable(device, kernel, grid, trips):

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magpie.backends.cpu.gang import Env, GangBase, Storage
+from magpie.backends.cpu.gang import GangBase, Storage
 from magpie.backends.cpu.guards import check, promising
-from magpie.backends.cpu.launch_block import CANCEL_FROM_ARGUMENTS
 from magpie.backends.cpu.plain import plain
+from magpie.backends.cpu.polling import Strip, close_strip, open_strip, poll_cancel
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import Block, constant, element
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node, Region, Slot, walk
 from magpie.ir.ops import OPS, Effect
 
-__all__ = ["ControlMixin", "LoopFrame", "harmless", "poll_cancel"]
+__all__ = ["ControlMixin", "LoopFrame", "harmless"]
 
 # An arm of at most this many pure nodes is executed under its mask without a branch around it.
 _SHORT = 12
@@ -67,27 +67,7 @@ class LoopFrame:
     live: str = ""
     skip: str = ""
     skipped: bool = False  # some lanes may have gone to `step` already
-
-
-def poll_cancel(env: Env) -> None:
-    """Count a trip; every 2**16 of them leave the kernel if the launch is cancelled."""
-    c = env.code
-    if not env.trips:
-        env.trips = c.alloca("i32")
-        c.entry.lines.append(f"  store i32 0, ptr {env.trips}")
-        env.leave = c.block("cancelled")
-        env.leave.end = "  ret void"
-    n = c.op(f"add i32 {c.op(f'load i32, ptr {env.trips}')}, 1")
-    c.do(f"store i32 {n}, ptr {env.trips}")
-    look, on = c.block("look"), c.block("on")
-    low = c.op(f"and i32 {n}, 65535")
-    c.cbr(c.op(f"icmp eq i32 {low}, 0"), look, on)
-    c.place(look)
-    p = c.op(f"getelementptr i8, ptr %args, i64 {CANCEL_FROM_ARGUMENTS}")
-    flag = c.op(f"load atomic i32, ptr {p} monotonic, align 4")
-    assert env.leave is not None
-    c.cbr(c.op(f"icmp eq i32 {flag}, 0"), on, env.leave)
-    c.place(on)
+    strip: Strip | None = None
 
 
 def harmless(region: Region) -> bool:
@@ -328,6 +308,8 @@ class ControlMixin(GangBase):
             self.store_mask(saved, frame.live)
         if node in shapes.skips:
             frame.skip = c.alloca(self.masks.type, 64)
+        if not ragged:
+            frame.strip = self.strip(node)
         c.br(header)
         c.place(header)
         if frame.skip:
@@ -352,14 +334,27 @@ class ControlMixin(GangBase):
             c.cbr(self.masks.any(self.load_mask(frame.live)), header, exit_)
         c.br(header)
         self.frames.pop()
+        if frame.strip is not None:
+            close_strip(self.env, frame.strip, exit_)
         c.place(exit_)
         self.stopped = False
         self.dirty = False
         self.rejoin(saved, node, before)
 
+    def strip(self, node: Node) -> Strip | None:
+        """Cut a counted loop that all lanes leave together into strips, unless it is short."""
+        counted = node.attrs.get("counted")
+        if counted is None or not self.env.polling:
+            return None
+        storage = self.slot_storage(counted[0])
+        if storage.kind != 0 or storage.elem != "i64":
+            return None
+        return open_strip(self.env, node, self.map[counted[1]], storage.pointer)
+
     def poll(self, node: Node) -> None:
-        """At the back edge of a loop that may never end: look for a cancelled launch every 2**16 trips (RULES 18)."""
-        if node.attrs.get("counted") is None and self.c.open and self.env.polling:
+        """At the back edge of a loop: look for a cancelled launch every 2**16 trips, if no strip does."""
+        uncut = node.attrs.get("counted") is None or node in self.env.shapes.ragged
+        if uncut and self.c.open and self.env.polling:
             poll_cancel(self.env)
 
     def full_trips(self, node: Node, exit_: Block) -> None:
@@ -418,7 +413,11 @@ class ControlMixin(GangBase):
                     self.break_(node)
                 return
             on = c.block("on")
-            c.cbr(cond.text, frame.exit, on)
+            if frame.strip is not None and node.args[0] is frame.strip.test:
+                k = self.map[node.args[0].args[0]].text
+                c.cbr(c.op(f"icmp sge i64 {k}, {frame.strip.limit}"), frame.strip.end, on)
+            else:
+                c.cbr(cond.text, frame.exit, on)
             c.place(on)
             return
         leaving = self.as_mask(cond)

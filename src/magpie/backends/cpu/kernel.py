@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from magpie.backends.cpu import abi
-from magpie.backends.cpu.control import poll_cancel
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.gang_loops import GangLoops
 from magpie.backends.cpu.lane_shapes import analyse_shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.library import library_call
 from magpie.backends.cpu.plain import copy_with, plain
+from magpie.backends.cpu.polling import poll_cancel
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
@@ -118,7 +118,7 @@ class _Kernel(GangLoops):
                 "dynamic": [(s.type.itemsize, s.rank) for s in self.kernel.shared if s.dynamic],
             },
             "records": bool(self.env.sites),
-            "polls": bool(self.env.trips),
+            "polls": self.env.leave is not None,
             "sites": self.env.sites,
         }
         return Emitted(self.module.text(), info, tuple(sorted(known)))
@@ -196,7 +196,7 @@ class _Kernel(GangLoops):
         c.br(step)
         c.place(step)
         self.items(item.step)
-        if item.node.attrs.get("counted") is None and c.open:
+        if c.open:  # a trip of the scaffold is work for the whole workgroup: the test is nothing beside it
             poll_cancel(self.env)
         c.br(header)
         self.loops.pop()

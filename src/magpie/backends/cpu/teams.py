@@ -7,10 +7,11 @@ and has as many independent sums in flight as the team has gangs. Order between 
 
 from __future__ import annotations
 
-from magpie.backends.cpu.control import LoopFrame, poll_cancel
+from magpie.backends.cpu.control import LoopFrame
 from magpie.backends.cpu.gang import Env
 from magpie.backends.cpu.guards import find_guard
 from magpie.backends.cpu.lane_shapes import Shapes
+from magpie.backends.cpu.polling import close_strip
 from magpie.backends.cpu.spmd import Gang
 from magpie.ir.nodes import Buffer, ConstArray, Kernel, Node, Region, Slot, walk
 from magpie.ir.ops import OPS
@@ -201,6 +202,7 @@ class Team:
         header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
         for gang in self.gangs:
             gang.frames.append(LoopFrame(node, tail, exit_, gang.depth))
+        strip = first.frames[-1].strip = first.strip(node)
         c.br(header)
         c.place(header)
         self.region(body)
@@ -208,10 +210,11 @@ class Team:
         c.place(tail)
         first.stopped = False
         self.region(step)
-        if node.attrs.get("counted") is None and c.open:
-            poll_cancel(self.env)
+        first.poll(node)
         c.br(header)
         for gang in self.gangs:
             gang.frames.pop()
+        if strip is not None:
+            close_strip(self.env, strip, exit_)
         c.place(exit_)
         first.stopped = False
