@@ -87,7 +87,7 @@ def log_f64(x: mp.f64) -> Any:
 def log1p_f32(x: mp.f32) -> Any:
     """log(1 + x): e is that of the rounded 1 + x, but f = 2**-e * (1 + x) - 1 is formed from x with one rounding."""
     m, e = log_split_f32(1.0 + x)
-    s = mp.bitcast((127 - mp.i32(e)) << 23, mp.f32)
+    s = mp.bitcast(mp.bitcast(12583039.0 - e, mp.i32) << 23, mp.f32)  # 1.5 * 2**23 + 127: its low bits are 127 - e
     f = mp.select(e > 60.0, m - 1.0, mp.fma(s, x, s - 1.0))
     y = mp.fma(e, LN2_HI_F32, f + mp.fma(e, LN2_LO_F32, log_rest_f32(f)))
     return mp.select(mp.abs(x) < 2.9802322387695312e-08, x, log_special_f32(x, -1.0, y))
