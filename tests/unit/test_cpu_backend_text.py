@@ -14,6 +14,7 @@ from magpie.dtypes import f32, index
 from magpie.ir.builder import Builder
 from magpie.ir.layout import compute_layout
 from magpie.ir.nodes import Buffer, Facts, Kernel, Node, Slot
+from magpie.ir.ops import OPS
 from magpie.passes import prepare
 from magpie.passes.narrow_index import ranges
 
@@ -127,3 +128,8 @@ def test_an_unknown_op_is_a_numbered_error() -> None:
     pointer = b.emit("ptr", b.emit("global_id", dim=0), array=x)
     b.emit("ptr_store", pointer, b.const(1.0, f32))  # an op that is resolved before a backend sees it
     assert {d.code for d in BACKEND.validate(k)} == {"MPG_CORE_1200", "MPG_CPU_1001"}
+
+
+def test_the_manifest_has_every_capability_of_the_op_table_but_those_of_gpus() -> None:
+    ops = {row.capability for row in OPS.values() if row.capability}
+    assert ops - BACKEND.manifest.capabilities == {"tensor_cores", "device_malloc", "cooperative_groups"}

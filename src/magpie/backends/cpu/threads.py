@@ -15,14 +15,16 @@ import contextlib
 import ctypes
 import functools
 import os
-import queue
-import signal
 import sys
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from magpie.backends.cpu import loader
 from magpie.backends.cpu.launch_block import ENTRY_SYMBOL, WORKER_SYMBOL, LaunchBlock, Status, launcher_text
+
+if TYPE_CHECKING:  # `queue` and `signal` are imported where they are used: a warm start needs neither
+    from queue import SimpleQueue
 
 __all__ = ["Cancelled", "Entry", "Launcher", "default_threads", "openmp_parallel", "pick_chunk"]
 
@@ -117,7 +119,7 @@ class _Pool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], None]] | None = None
         self._threads = 0
 
     def run(self, worker: Entry, block: LaunchBlock, threads: int) -> int:
@@ -127,9 +129,9 @@ class _Pool:
         interrupt: KeyboardInterrupt | None = None
         own: int = Status.DONE
         try:
-            self._grow(threads - 1)
+            jobs = self._grow(threads - 1)
             for _ in range(threads - 1):
-                self._jobs.put(shares.share)
+                jobs.put(shares.share)
             own = worker(block.address)
         except KeyboardInterrupt as error:
             interrupt = error
@@ -146,15 +148,22 @@ class _Pool:
             raise interrupt
         return max(own, *shares.statuses, 0)
 
-    def _grow(self, threads: int) -> None:
+    def _grow(self, threads: int) -> SimpleQueue[Callable[[], None]]:
         with self._lock:
-            for number in range(self._threads, threads):
-                threading.Thread(target=self._serve, name=f"magpie-cpu-{number}", daemon=True).start()
-            self._threads = max(self._threads, threads)
+            if self._jobs is None:
+                from queue import SimpleQueue
 
-    def _serve(self) -> None:
-        while True:
-            self._jobs.get()()
+                self._jobs = SimpleQueue()
+            for number in range(self._threads, threads):
+                name = f"magpie-cpu-{number}"
+                threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+            self._threads = max(self._threads, threads)
+            return self._jobs
+
+
+def _serve(jobs: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        jobs.get()()
 
 
 _pool = _Pool()
@@ -176,6 +185,8 @@ class _Watchdog:
         """Start to listen, once. Only the main thread may call it."""
         if self._write_end >= 0:
             return
+        import signal
+
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         previous = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -187,6 +198,8 @@ class _Watchdog:
         threading.Thread(target=self._listen, args=(read_end,), name="magpie-interrupt", daemon=True).start()
 
     def _listen(self, read_end: int) -> None:
+        import signal
+
         while data := os.read(read_end, 64):
             if signal.SIGINT in data and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 for block in list(self.running):
@@ -195,6 +208,8 @@ class _Watchdog:
     def forget(self) -> None:
         """In a forked child: the pipe is the parent's, and a signal here must not stop a launch there."""
         if self._write_end >= 0:
+            import signal
+
             with contextlib.suppress(ValueError, OSError):
                 previous = signal.set_wakeup_fd(-1)
                 if previous not in (-1, self._write_end):
