@@ -1,7 +1,7 @@
 """`@mp.kernel` and `Kernel`: what a user holds of a kernel.
 
-Importing this module and decorating a function cost microseconds: the source is read, and NumPy, the frontend and the
-backends are imported, when a kernel is first launched or compiled.
+Decorating a function costs microseconds: the source is read, and NumPy and the frontend are imported, when a kernel is
+first launched or compiled. Importing this module loads what a launch from the disk cache needs (`preload`).
 """
 
 from __future__ import annotations
@@ -307,3 +307,7 @@ def kernel_of(
     if not isinstance(fastmath, bool):
         raise LaunchValueError(f"fastmath= takes True or False; got {fastmath!r}")
     return Kernel(fn, workgroup, fastmath, requires, checked)
+
+
+# At the end: the launch path refers to this module.
+from magpie.runtime import preload as _preload  # noqa: E402, F401
