@@ -103,6 +103,9 @@ class Backend(ABC):
     def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
         """Ordered, named views of the pipeline: stage name -> text of the kernel after it (MAGPIE_DUMP, inspect)."""
 
+    def warm_up(self) -> None:  # noqa: B027 - optional
+        """Begin in the background what the first `emit` needs; called when a kernel is about to be lowered for it."""
+
     def cache_key(self, options: Options) -> str:
         """What of the machine the artifact depends on (host CPU, toolchain version), as text."""
         return ""

@@ -218,6 +218,7 @@ class Specialiser:
             found = self._from_disk(store, source_key, args, state, variant, device, options)
             if found is not None:
                 return found
+        backend.warm_up()
         from magpie.runtime.compiling import ir_key, reports_places, with_facts
 
         lowering = self.lower(args)

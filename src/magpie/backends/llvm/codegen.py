@@ -30,6 +30,7 @@ __all__ = [
     "llvm_version",
     "make_target",
     "optimize",
+    "preload_library",
     "start_import",
     "target_machine",
 ]
@@ -313,7 +314,7 @@ def start_import() -> None:
 
 def _import() -> None:
     try:
-        _preload_library()
+        preload_library()
         _binding()
         if threading.main_thread().is_alive():
             compile_object(_WARM_UP)
@@ -321,7 +322,7 @@ def _import() -> None:
         return  # the first compile will raise it again, where a caller can catch it
 
 
-def _preload_library() -> None:
+def preload_library() -> None:
     """Map LLVM's library without the GIL; the import then finds it in place."""
     folder = _llvmlite_folder()
     if folder is None or sys.platform != "linux":
