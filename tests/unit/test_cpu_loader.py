@@ -312,8 +312,8 @@ def test_fingerprint_is_stable() -> None:
     assert hash(codegen.host_target()) == hash(codegen.host_target())
 
 
-def test_a_process_may_end_while_llvm_is_being_imported() -> None:
-    script = "import magpie.backends.llvm.codegen as c; c.start_import(); c.start_import()"
+def test_a_process_may_end_while_llvm_is_being_mapped() -> None:
+    script = "import magpie.backends.llvm.codegen as c; c.start_preload(); c.start_preload()"
     for tail in ("", "; import time; time.sleep(0.05)", "; c.compile_object('define void @f() {\\n ret void\\n}')"):
         done = subprocess.run([sys.executable, "-c", script + tail], capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, b"")

@@ -49,11 +49,9 @@ class CpuBackend(Backend):
 
     def warm_up(self) -> None:
         """Map LLVM's library while the frontend lowers: 8 % of a cold first call (benchmarks/bench_startup.py)."""
-        import threading
+        from magpie.backends.llvm.codegen import start_preload
 
-        from magpie.backends.llvm.codegen import preload_library
-
-        threading.Thread(target=preload_library, name="magpie-llvm-library").start()
+        start_preload()
 
     def cache_key(self, options: Options) -> str:
         from magpie.backends.llvm.codegen import host_fingerprint

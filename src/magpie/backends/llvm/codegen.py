@@ -30,8 +30,7 @@ __all__ = [
     "llvm_version",
     "make_target",
     "optimize",
-    "preload_library",
-    "start_import",
+    "start_preload",
     "target_machine",
 ]
 
@@ -41,29 +40,6 @@ _initialised = False
 
 _LOCATION = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
 
-# Touches the parts of the pipeline that a kernel will: the first run of each costs page faults in a 180 MB library.
-_WARM_UP = """define internal <8 x float> @g(<8 x float> %x) nounwind {
-  %y = fmul <8 x float> %x, %x
-  ret <8 x float> %y
-}
-define void @f(ptr %p, i64 %n) nounwind {
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %j, %loop ]
-  %q = getelementptr float, ptr %p, i64 %i
-  %x = load <8 x float>, ptr %q, align 4
-  %y = call <8 x float> @g(<8 x float> %x)
-  %m = fcmp olt <8 x float> %y, %x
-  call void @llvm.masked.store.v8f32.p0(<8 x float> %y, ptr %q, i32 4, <8 x i1> %m)
-  %j = add i64 %i, 8
-  %c = icmp slt i64 %j, %n
-  br i1 %c, label %loop, label %done
-done:
-  ret void
-}
-declare void @llvm.masked.store.v8f32.p0(<8 x float>, ptr, i32, <8 x i1>)
-"""
 
 
 class CodegenError(Exception):
@@ -293,36 +269,25 @@ def _llvmlite_folder() -> str | None:
     return next(iter(spec.submodule_search_locations))
 
 
-_import_thread: threading.Thread | None = None
+_preloading = False
 
 
-def start_import() -> None:
-    """Begin to import llvmlite and to warm LLVM up, in a background thread, and return at once.
+def start_preload() -> None:
+    """Begin to map LLVM's library in a background thread, once, and return at once.
 
-    Python's own part of the import needs the GIL and overlaps with nothing. What does overlap is mapping and relocating
-    the library (through libc's dlopen: ctypes' own holds the GIL) and a first small compile. Errors are left for the
-    first real use to report. Calling it again does nothing.
+    Importing llvmlite needs the GIL and overlaps with nothing; mapping and relocating its library does, through libc's
+    dlopen (that of ctypes holds the GIL). Importing in the background as well was measured and gains nothing.
     """
-    global _import_thread
+    global _preloading
     with _lock:
-        if _import_thread is not None or _initialised:
+        if _preloading or _initialised:
             return
-        # Not a daemon: the library's destructors must not run under a compile. A process that ends now waits 0.1 s.
-        _import_thread = threading.Thread(target=_import, name="magpie-llvm-import")
-    _import_thread.start()
+        _preloading = True
+    # Not a daemon: the library's constructors must not run while the process ends.
+    threading.Thread(target=_preload, name="magpie-llvm-library").start()
 
 
-def _import() -> None:
-    try:
-        preload_library()
-        _binding()
-        if threading.main_thread().is_alive():
-            compile_object(_WARM_UP)
-    except Exception:
-        return  # the first compile will raise it again, where a caller can catch it
-
-
-def preload_library() -> None:
+def _preload() -> None:
     """Map LLVM's library without the GIL; the import then finds it in place."""
     folder = _llvmlite_folder()
     if folder is None or sys.platform != "linux":
