@@ -12,7 +12,7 @@ import enum
 
 from magpie.records import record
 
-__all__ = ["OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform"]
+__all__ = ["ELEMENTARY", "OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform"]
 
 
 class Effect(enum.Enum):
@@ -236,3 +236,10 @@ _op("continue", "", "none", "Go to `step` of the innermost loop.", effect=_C, te
 _op("return", "any *", "none", "End the work-item, or leave the function with these results.", effect=_C, terminator=True, same=False)
 _op("call", "any *", "none", "Call `function`; `call_result` reads its results.", effect=_C, uniform=Uniform.SPECIAL, attrs="function", same=False)
 _op("call_result", "", "given", "Result number `index` of `call`.", uniform=Uniform.SPECIAL, attrs="call index", effect=Effect.SLOT_READ)
+
+# fmt: on
+# Functions that take a library: a dozen instructions and more, while sqrt, floor and the like are one on most targets.
+ELEMENTARY = frozenset(
+    ["cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "pow", "atan2", "hypot", "remainder"]
+)
+assert OPS.keys() >= ELEMENTARY

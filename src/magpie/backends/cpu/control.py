@@ -17,43 +17,13 @@ from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import Block, constant, element
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node, Region, Slot, walk
-from magpie.ir.ops import OPS, Effect
+from magpie.ir.ops import ELEMENTARY, OPS, Effect
 
 __all__ = ["ControlMixin", "LoopFrame", "harmless"]
 
 # An arm of at most this many pure nodes is executed under its mask without a branch around it.
 _SHORT = 12
-_CALLS = frozenset(
-    [
-        "cbrt",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "erf",
-        "pow",
-        "atan2",
-        "hypot",
-        "remainder",
-        "fmod",
-        "floordiv",
-        "mod",
-        "tdiv",
-        "trem",
-    ]
-)
+_LONG = ELEMENTARY | {"fmod", "floordiv", "mod", "tdiv", "trem"}
 
 
 @plain
@@ -77,7 +47,7 @@ def harmless(region: Region) -> bool:
         effect = OPS[node.op].effect
         if effect not in (Effect.PURE, Effect.SLOT_READ, Effect.SLOT_WRITE) and node.op != "if":
             return False
-        if node.op in _CALLS:
+        if node.op in _LONG:
             return False
         count += node.op not in ("const", "slot_get", "slot_set")
     return count <= _SHORT

@@ -5,9 +5,9 @@ from __future__ import annotations
 from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.llvm.codegen import HostTarget
-from magpie.backends.llvm.elementwise import LIBM
 from magpie.dtypes import DType
 from magpie.ir.nodes import Kernel, Node, walk
+from magpie.ir.ops import ELEMENTARY
 from magpie.passes.narrow_index import Ranges
 
 __all__ = ["choose_width", "hot_bits", "mask_bits"]
@@ -64,5 +64,5 @@ def _live(loop: Node, shapes: Shapes) -> int:
     slots = {n.attrs["slot"] for n in inside if n.op in ("slot_get", "slot_set")}
     varying = sum(1 for s in slots if s in shapes.slots and shapes.slots[s].kind == 2)
     outside = {a for n in inside for a in n.args if a not in own and shapes.of(a).kind == 2}
-    calls = any(n.op in LIBM for n in inside)  # of functions that need a dozen registers themselves
+    calls = any(n.op in ELEMENTARY for n in inside)  # of functions that need a dozen registers themselves
     return varying + len(outside) + (loop in shapes.ragged) + 12 * calls

@@ -13,40 +13,12 @@ from magpie.backends.llvm.casts import Casts
 from magpie.backends.llvm.emitter import constant, element
 from magpie.dtypes import DType, f32, f64
 from magpie.ir.nodes import Node
+from magpie.ir.ops import ELEMENTARY
 
-__all__ = ["INTRINSIC_MATH", "LIBM", "Ops", "knows"]
+__all__ = ["INTRINSIC_MATH", "Ops", "knows"]
 
 # Math ops with an exact LLVM intrinsic that every target of ours selects natively or expands in line.
 INTRINSIC_MATH = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
-
-# Math ops that call a function of the target's math library per lane (the name of the f64 function).
-LIBM = {
-    name: name
-    for name in [
-        "cbrt",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "erf",
-        "pow",
-        "atan2",
-        "hypot",
-        "remainder",
-    ]
-}
 
 _PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _PLAIN_INT = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -85,7 +57,7 @@ class Ops(Casts):
         method = _METHODS.get(op)
         if method is not None:
             return method(self, op, t, elem, args)
-        if op in LIBM:
+        if op in ELEMENTARY:
             return self.through_float(op, t, args)
         raise NotImplementedError(op)
 
@@ -254,7 +226,7 @@ class Ops(Casts):
         wide = f64 if t is f64 else f32
         if self.library is not None:
             return self.rounded(self.library(op, wide, args, self.width), t)
-        return self.rounded(self.libm(LIBM[op], wide, args), t)
+        return self.rounded(self.libm(op, wide, args), t)
 
     def math(self, op: str, t: DType, elem: str, args: list[str]) -> str:
         return self.rounded(self.intrinsic(INTRINSIC_MATH[op], elem, args, flags=op == "sqrt"), t)
@@ -360,7 +332,7 @@ _METHODS: dict[str, _Method] = {
 
 def knows(op: str) -> bool:
     """Whether `Ops.emit` can do ``op``."""
-    return op in _METHODS or op in LIBM
+    return op in _METHODS or op in ELEMENTARY
 
 
 def _lane_loop(name: str, function: str, elem: str, width: int, operands: int) -> str:
