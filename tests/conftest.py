@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,10 @@ _KEPT = ("MAGPIE_TEST_ALL", "MAGPIE_TEST_SEED", "MAGPIE_DEBUG", "MAGPIE_DUMP", "
 
 for _name in [n for n in os.environ if n.startswith("MAGPIE_") and n not in _KEPT]:
     del os.environ[_name]
+
+# A shell starts background jobs with Ctrl-C ignored, and processes inherit that: the tests of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
