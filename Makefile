@@ -22,18 +22,20 @@ help:
 	@echo "make clean     remove .venv and what was built"
 
 # A stamp stands for one installed set; it is renewed when the dependencies change. The installation is editable, so a change
-# of the sources needs no new one.
+# of the sources needs no new one. It has no bytecode either, which is made here.
 $(PY):
 	@tools/venv.sh $(VENV) $(PYTHON)
 
 $(STAMPS)/demo: pyproject.toml | $(PY)
 	@echo "installing magpie for the demo"
 	@$(PIP) --editable '.[demo]'
+	@$(PY) -m compileall -q src
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/test: pyproject.toml | $(PY)
 	@echo "installing magpie and what its tests need"
 	@$(PIP) --editable '.[demo,test]'
+	@$(PY) -m compileall -q src
 	@mkdir -p $(STAMPS) && touch $@
 
 # Checked on every run: it is quick, and a package may have been removed.

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_startup.py [runs]
 
-Every run is a process of its own; medians of milliseconds are printed: ``import magpie`` alone, defining the kernel
-(the first mention of ``mp.kernel`` loads the launch path), and the first call. NumPy is imported before the clock.
+Every run is a process of its own; medians of milliseconds are printed: ``import magpie``, and the definition of the
+kernel with its first call. NumPy is imported in between, outside both.
 """
 
 from __future__ import annotations
@@ -32,17 +32,15 @@ def saxpy(a: mp.f32, x: mp.Array[mp.f32], y: mp.Array[mp.f32]):
     if i < x.shape[0]:
         y[i] = a * x[i] + y[i]
 
-defined = time.perf_counter()
-assert "llvmlite" not in sys.modules
 saxpy[4, 256](2.0, x, y)
 end = time.perf_counter()
 assert np.array_equal(y, 2 * x + 1)
-print((imported - start) * 1e3, (defined - begin) * 1e3, (end - defined) * 1e3, "llvmlite" in sys.modules)
+print((imported - start) * 1e3, (end - begin) * 1e3)
 """
 
 
-def child(script: Path, cache: str) -> tuple[float, float, float]:
-    """Milliseconds of the import, of the definition and of the first call in a fresh process."""
+def child(script: Path, cache: str) -> tuple[float, float]:
+    """Milliseconds of the import, and of the definition with the first call, in a fresh process."""
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith("MAGPIE_") and k != "PYTHONDONTWRITEBYTECODE"
     }
@@ -54,29 +52,27 @@ def child(script: Path, cache: str) -> tuple[float, float, float]:
     }
     command = [sys.executable, str(script)]
     out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    imported, defined, first, _ = out.split()
-    return float(imported), float(defined), float(first)
+    imported, first = out.split()
+    return float(imported), float(first)
 
 
 def main() -> None:
     """Print the medians."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-    imports, defined, cold, warm = [], [], [], []
+    imports, cold, warm = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "first_call.py"
         script.write_text(CHILD)
         for k in range(runs + 1):
             cache = str(Path(folder) / f"cache{k}")
-            a, d, c = child(script, cache)
-            b, e, w = child(script, cache)
+            a, c = child(script, cache)
+            b, w = child(script, cache)
             if k:  # the first round writes bytecode and warms the file cache
                 imports += [a, b]
-                defined += [d, e]
                 cold.append(c)
                 warm.append(w)
     print(f"medians of {runs} fresh processes, in ms")
     print(f"  import magpie                          {statistics.median(imports):8.1f}")
-    print(f"  the first @mp.kernel                   {statistics.median(defined):8.1f}")
     print(f"  first call of saxpy, cold disk cache   {statistics.median(cold):8.1f}")
     print(f"  first call of saxpy, warm disk cache   {statistics.median(warm):8.1f}")
 

@@ -10,8 +10,9 @@
 
     saxpy[mp.cdiv(n, 256), 256](2.0, x, y)
 
-This module only re-exports the public names.  Each is imported from its own module when it is first used (PEP 562), so
-that ``import magpie`` costs a few milliseconds and does not load NumPy or LLVM.
+This module re-exports the public names, each imported from its own module when it is first used (PEP 562), and loads what
+every launch needs, so that the first call of a kernel in the disk cache takes milliseconds.  Neither NumPy nor LLVM is
+loaded.
 """
 
 from __future__ import annotations
@@ -200,3 +201,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_EXPORTS})
+
+
+# At the end: what it loads refers to this package.
+from magpie.runtime import preload as _preload  # noqa: E402, F401

@@ -307,7 +307,3 @@ def kernel_of(
     if not isinstance(fastmath, bool):
         raise LaunchValueError(f"fastmath= takes True or False; got {fastmath!r}")
     return Kernel(fn, workgroup, fastmath, requires, checked)
-
-
-# At the end: the launch path refers to this module.
-from magpie.runtime import preload as _preload  # noqa: E402, F401
