@@ -10,9 +10,9 @@
 
     saxpy[mp.cdiv(n, 256), 256](2.0, x, y)
 
-This module re-exports the public names, each imported from its own module when it is first used (PEP 562), and loads what
-every launch needs, so that the first call of a kernel in the disk cache takes milliseconds.  Neither NumPy nor LLVM is
-loaded.
+This module re-exports the public names, each imported from its own module when it is first used (PEP 562), and loads
+what every launch needs, so that the first call of a kernel in the disk cache takes milliseconds.  Neither NumPy nor LLVM
+is loaded.
 """
 
 from __future__ import annotations
@@ -204,4 +204,4 @@ def __dir__() -> list[str]:
 
 
 # At the end: what it loads refers to this package.
-from magpie.runtime import preload as _preload  # noqa: E402, F401
+from magpie.runtime import preload as _preload  # noqa: E402

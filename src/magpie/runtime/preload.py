@@ -1,7 +1,7 @@
 """The modules that every first launch needs; importing this module loads them.
 
-`import magpie` loads them, so that the first launch of a kernel that lies in the disk cache is a matter of milliseconds.
-None of them loads NumPy, LLVM or the frontend.
+`import magpie` loads them, so that the first launch of a kernel that lies in the disk cache is a matter of
+milliseconds. None of them loads NumPy, LLVM or the frontend.
 """
 
 from __future__ import annotations

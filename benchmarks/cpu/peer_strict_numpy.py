@@ -1,0 +1,5 @@
+"""Strict kernels on NumPy arrays, for a driver (see worker.py)."""
+
+from worker import main
+
+main(fastmath=False, numpy=True)
