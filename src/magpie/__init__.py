@@ -11,8 +11,8 @@
     saxpy[mp.cdiv(n, 256), 256](2.0, x, y)
 
 This module re-exports the public names, each imported from its own module when it is first used (PEP 562), and loads
-what every launch needs, so that the first call of a kernel in the disk cache takes milliseconds.  Neither NumPy nor LLVM
-is loaded.
+what every launch needs, so that the first call of a kernel in the disk cache takes milliseconds. Neither NumPy
+nor LLVM is loaded.
 """
 
 from __future__ import annotations
