@@ -111,6 +111,13 @@ def _parse_count(raw: str) -> int:
     return value
 
 
+def _parse_sizes(raw: str) -> int:
+    value = int(raw) if re.fullmatch(r"[0-9]{1,4}", raw) else -1
+    if not 0 <= value <= 64:
+        raise ValueError
+    return value
+
+
 def _parse_gang(raw: str) -> int:
     value = int(raw) if re.fullmatch(r"[0-9]+", raw) else 0
     if value not in (4, 8, 16, 32, 64):
@@ -226,6 +233,14 @@ cpu_gang: Knob[int | None] = _knob(
     "4, 8, 16, 32 or 64",
     lambda raw: _parse_gang(raw) if raw else None,
     "How many work-items the cpu backend runs as the lanes of one gang.",
+)  # fmt: skip
+
+static_workgroups: Knob[int] = _knob(
+    "MAGPIE_STATIC_WORKGROUPS", lambda: 8, "8",
+    "a whole number from 0 to 64",
+    _parse_sizes,
+    "How many workgroup sizes of a kernel get code of their own for one signature; launches with further sizes share "
+    "code that takes any size, and so do all of them with 0.",
 )  # fmt: skip
 
 sanitize: Knob[tuple[str, ...]] = _knob(

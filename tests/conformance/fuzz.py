@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ from magpie.dtypes import by_name
 
 from . import oracle as o
 from .fuzzgen import COLUMNS, LENGTH, SLOTS, Program
-from .harness import Run, Target, compare, gang_targets
+from .harness import Run, Target, compare, gang_targets, start
 
 REFERENCE_SUBGROUP = 32
 FAILURES = Path(__file__).parent / "failures"
@@ -64,8 +65,10 @@ def arguments(types: tuple[str, ...], atomics: tuple[str, ...], items: int, seed
     return (*inputs, *outputs, *counters, max(items - 3, 1), int(rng.integers(0, 4)), int(rng.integers(0, 4)))
 
 
+Shape = tuple[int, int, int]
+
 #: (workgroups, work-items, seed of the input): shapes that are no multiple of a gang among them
-SHAPES = ((1, 64, 1), (2, 33, 2), (3, 7, 3))
+SHAPES: tuple[Shape, ...] = ((1, 64, 1), (2, 33, 2), (3, 7, 3))
 
 
 def spread(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -80,21 +83,23 @@ def differ(
     base: Target,
     others: list[Target],
     strided: bool = False,
+    shapes: Sequence[Shape] = SHAPES,
+    sizes: int = 1,
 ) -> None:
     """AssertionError when some target gives other bits than the base. With ``strided`` the last launch has no array
-    that is contiguous."""
+    that is contiguous. The first ``sizes`` workgroup sizes have code of their own, the others share theirs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mp.CompileWarning)
-        for grid, block, seed in SHAPES:
+        for grid, block, seed in shapes:
             want = arguments(types, atomics, grid * block, seed)
             kernel.launch(grid=grid, block=block, args=want, device=base.device, **dict(base.options))
             for target in others:
                 got = arguments(types, atomics, grid * block, seed)
-                if strided and seed == SHAPES[-1][2]:
+                if strided and seed == shapes[-1][2]:
                     got = spread(got)
                 options = dict(target.options)
                 try:
-                    kernel.launch(grid=grid, block=block, args=got, device=target.device, **options)
+                    start(kernel, target, sizes=sizes, grid=grid, block=block, args=got, **options)
                 except mp.GpuError as error:
                     # a checked launch reports what it found at its end; the results are there and right
                     if not options.get("checked") or error.diagnostic != "MPG_SAN_1008":
@@ -105,7 +110,8 @@ def differ(
 
 
 def partners(program: Program, others: list[Target]) -> list[Target]:
-    """What to compare a program with: each other backend once, at a gang width that follows from the program.
+    """What to compare a program with: each other backend once, at a gang width that follows from the program, with code
+    for one workgroup size or for any.
 
     Subgroup operations have the same bits at an equal subgroup size only, which for the interpreter is 32.
     """
@@ -120,9 +126,16 @@ def partners(program: Program, others: list[Target]) -> list[Target]:
             chosen.append(widths[digest[0] % len(widths)])
         else:
             chosen.append(target)
+    chosen = [replace(t, any_size=digest[3] % 2 == 0) for t in chosen]
     if digest[1] % 6 == 0:  # checks that find nothing change nothing
         chosen = [replace(t, options=(*t.options, ("checked", True))) if t.has(["checked"]) else t for t in chosen]
     return chosen
+
+
+def shapes_of(program: Program) -> list[Shape]:
+    """The shapes in an order that follows from the program, so that every size has code of its own in some."""
+    first = hashlib.sha256(program.source.encode()).digest()[4] % len(SHAPES)
+    return [*SHAPES[first:], *SHAPES[:first]]
 
 
 def is_strided(program: Program) -> bool:
@@ -146,8 +159,10 @@ def rerun(kernel: Any, types: tuple[str, ...], atomics: tuple[str, ...], subgrou
 
     base, others = split(list(targets()))
     chosen = [t for t in [*others, *gang_targets()] if not subgroups or ("gang", REFERENCE_SUBGROUP) in t.options]
-    differ(kernel, types, atomics, base, chosen, strided=True)
-    differ(kernel, types, atomics, base, [replace(t, options=(*t.options, ("checked", True))) for t in chosen if t.has(["checked"])])
+    chosen += [replace(t, any_size=not t.any_size) for t in chosen]
+    differ(kernel, types, atomics, base, chosen, strided=True, sizes=len(SHAPES))
+    checked = [replace(t, options=(*t.options, ("checked", True))) for t in chosen if t.has(["checked"])]
+    differ(kernel, types, atomics, base, checked, strided=True, sizes=len(SHAPES))
     print("no difference")
 
 
@@ -172,7 +187,7 @@ def hunt(first: int, count: int) -> int:
             program = Generator(random.Random(seed).randrange).program()
             try:
                 chosen = partners(program, others)
-                differ(load(program, Path(folder)).kernel, program.types, program.atomics, base, chosen, is_strided(program))
+                differ(load(program, Path(folder)).kernel, program.types, program.atomics, base, chosen, is_strided(program), shapes_of(program))
             except Exception as error:
                 bad += 1
                 file = save(program, f"hunt{seed}", f"{type(error).__name__}: {error}", seed)

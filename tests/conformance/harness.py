@@ -18,10 +18,13 @@ import fnmatch
 import functools
 import inspect
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -29,6 +32,7 @@ import pytest
 import magpie as mp
 from magpie import knobs
 from magpie.backends.base import Manifest
+from magpie.runtime.kernel import kernel_of
 
 HERE = Path(__file__).parent
 GANGS = (4, 8, 16, 32, 64)
@@ -39,12 +43,13 @@ TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16", "
 
 @dataclass(frozen=True)
 class Target:
-    """A backend, with launch options that must not change a result."""
+    """A backend, with launch options that must not change a result. ``any_size``: code that takes any workgroup size."""
 
     name: str
     device: str
     manifest: Manifest
     options: tuple[tuple[str, Any], ...] = ()
+    any_size: bool = False
 
     def has(self, capabilities: Sequence[str]) -> bool:
         return all(c in self.manifest.capabilities for c in capabilities)
@@ -88,9 +93,10 @@ def targets() -> tuple[Target, ...]:
 
 
 def gang_targets() -> list[Target]:
-    """Targets whose gang width can be chosen, at several widths."""
+    """Targets whose gang width can be chosen, at several widths; with code for any workgroup size, since the targets
+    themselves have code for each one."""
     return [
-        Target(f"{t.name}-g{g}", t.device, t.manifest, (("gang", g),))
+        Target(f"{t.name}-g{g}", t.device, t.manifest, (("gang", g),), any_size=True)
         for t in targets()
         if "gangs" in t.manifest.capabilities
         for g in GANGS
@@ -129,7 +135,7 @@ def case(
 
     The function takes those of ``t``, ``block`` and ``grid`` that it names.  A dtype may be a tuple of dtypes; all must
     be there.  ``gangs=True`` adds gang widths where a backend has gangs: one a row, in turn, and all of them for
-    ``gangs="all"`` and in a full run.
+    ``gangs="all"`` and in a full run.  Those launches run code for any workgroup size, all others code for their own.
     """
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,7 +190,23 @@ def launch(run: Run, target: Target) -> None:
         assert isinstance(run.expect, dict), "a case with a computed oracle gives its grid"
         grid = cover(np.asarray(next(iter(run.expect.values()))).size, run.block)
     options = {**dict(target.options), **run.launch}
-    run.kernel.launch(grid=grid, block=run.block, args=run.args, device=target.device, **options)
+    start(run.kernel, target, grid=grid, block=run.block, args=run.args, **options)
+
+
+_any_size: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def start(kernel: Any, target: Target, *, sizes: int = 64, **launch: Any) -> None:
+    """Launch on the target; the first ``sizes`` workgroup sizes have code of their own, unless the target says none."""
+    if target.any_size:  # a second object: a kernel that had code for a size would keep using it
+        sizes = 0
+        same = _any_size.get(kernel)
+        if same is None:
+            same = kernel_of(kernel.fn, kernel.workgroup, kernel.fastmath, kernel.requires, kernel.checked)
+            _any_size[kernel] = same
+        kernel = same
+    with mock.patch.dict(os.environ, {knobs.static_workgroups.name: str(sizes)}):
+        kernel.launch(device=target.device, **launch)
 
 
 def cover(n: int, block: Any) -> int:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import magpie as mp
 from magpie import knobs
 
-from .fuzz import arguments, differ, is_strided, load, partners, save, split
+from .fuzz import arguments, differ, is_strided, load, partners, save, shapes_of, split
 from .fuzzgen import Generator
 from .harness import full_size, targets
 
@@ -64,7 +64,8 @@ def _run(shard: int, folder) -> None:
             return
         module = load(program, folder)
         try:
-            differ(module.kernel, program.types, program.atomics, base, partners(program, others), is_strided(program))
+            chosen, shapes = partners(program, others), shapes_of(program)
+            differ(module.kernel, program.types, program.atomics, base, chosen, is_strided(program), shapes)
         except Exception as error:
             if not outcomes:
                 deadline[0] = time.monotonic() + SHRINK_SECONDS

@@ -28,6 +28,8 @@ class Manifest:
     flushes_denormals: bool = False
     # Bytes of alignment that the "aligned" launch fact promises on this target.
     alignment: int = 16
+    # Code that knows the workgroup size is faster: launches are specialised on it (`Facts.workgroup`).
+    static_workgroup: bool = False
 
 
 @record
@@ -88,7 +90,10 @@ class Backend(ABC):
 
     @abstractmethod
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
-        """What this target cannot do in ``kernel``; a list with an error stops compilation."""
+        """What this target cannot do in ``kernel``; a list with an error stops compilation.
+
+        The kernel is asked about without facts: whether it is accepted must not depend on a launch.
+        """
 
     @abstractmethod
     def layout(self, kernel: Kernel) -> KernelLayout:

@@ -249,13 +249,17 @@ class Facts:
 
     contiguous: names of buffers that are C-contiguous.  aligned: names of buffers whose data is aligned to the target's
     alignment.  noalias: no two buffers overlap (unless both are only read).  small: every span and the number of
-    work-items of the launch are below 2**31.
+    work-items of the launch are below 2**31.  workgroup: the workgroup size of every launch of this code.
+
+    A fact makes code faster and changes nothing that a kernel can see, nor whether it is accepted: diagnostics are
+    those of the kernel without facts.
     """
 
     contiguous: frozenset[str] = frozenset()
     aligned: frozenset[str] = frozenset()
     noalias: bool = False
     small: bool = False
+    workgroup: tuple[int, int, int] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -282,6 +286,11 @@ class Kernel:
     @property
     def scalars(self) -> list[Scalar]:
         return [p for p in self.params if isinstance(p, Scalar)]
+
+    @property
+    def known_workgroup(self) -> tuple[int, int, int] | None:
+        """The workgroup size that code may rely on: the declared one, or that of all launches it is compiled for."""
+        return self.facts.workgroup if self.workgroup is None else self.workgroup
 
     def bodies(self) -> Iterator[Region]:
         """The kernel's body and that of each function."""

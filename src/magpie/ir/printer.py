@@ -159,6 +159,7 @@ def print_kernel(kernel: Kernel, locations: bool = True) -> str:
     shown += [f"aligned({', '.join(sorted(facts.aligned))})"] if facts.aligned else []
     shown += ["noalias"] if facts.noalias else []
     shown += ["small"] if facts.small else []
+    shown += [f"workgroup{facts.workgroup}"] if facts.workgroup else []
     if shown:
         p.lines.append("  facts " + " ".join(shown))
     for s in kernel.shared:

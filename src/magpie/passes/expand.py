@@ -1,4 +1,5 @@
-"""Expands ops that are one row for the sake of analysis into simpler ones: `trip_count`, and quotients of global_id."""
+"""Expands ops that are one row for the sake of analysis into simpler ones: `trip_count`, quotients of global_id by the
+workgroup size, and that size where it is known."""
 
 from __future__ import annotations
 
@@ -19,10 +20,17 @@ class _Expander(Rewriter):
     def __init__(self, workgroup: tuple[int, int, int] | None) -> None:
         super().__init__({"trip_count": _trip_count})
         self.workgroup = workgroup
+        if workgroup is not None:
+            self.handlers["workgroup_size"] = _size
         for op in ("floordiv", "tdiv", "mod", "trem", "shr", "and"):
             self.handlers[op] = _quotient
         # the node that a value was made from, to look through rewritten operands
         self.handlers["cast"] = _cast
+
+
+def _size(rw: Rewriter, node: Node) -> Node | None:
+    assert isinstance(rw, _Expander) and rw.workgroup is not None
+    return rw.out.const(rw.workgroup[node.attrs["dim"]], index)
 
 
 def _trip_count(rw: Rewriter, node: Node) -> Node | None:
@@ -90,5 +98,5 @@ def _cast(rw: Rewriter, node: Node) -> Node | None:
 
 
 def expand(kernel: Kernel) -> Kernel:
-    """``kernel`` without `trip_count`, and with quotients of global_id by the workgroup size resolved."""
-    return replace(kernel, body=_Expander(kernel.workgroup).region(kernel.body))
+    """``kernel`` without `trip_count`, and with a known workgroup size and quotients of global_id by it resolved."""
+    return replace(kernel, body=_Expander(kernel.known_workgroup).region(kernel.body))

@@ -154,7 +154,7 @@ class _Walk:
         return None
 
     def leaf(self, node: Node) -> Interval:
-        op, size = node.op, self.kernel.workgroup
+        op, size = node.op, self.kernel.known_workgroup
         if op == "extent":
             return (0, _SMALL if self.small else _EXTENT)
         if op == "stride":

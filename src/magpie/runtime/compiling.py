@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magpie import knobs
-from magpie.backends.base import Artifact, Options
+from magpie.backends.base import Artifact, Backend, Options
 from magpie.backends.registry import backend as find_backend
 from magpie.diagnostics.diagnostic import CompileError, CompileWarning, Diagnostic
 from magpie.ir.nodes import Facts, Kernel, walk
@@ -15,7 +15,7 @@ from magpie.ir.printer import print_kernel
 from magpie.runtime import cache
 
 if TYPE_CHECKING:
-    from magpie.runtime.specialise import Variant
+    from magpie.runtime.specialise import Lowering, Variant
 
 __all__ = ["compile_artifact", "facts_for", "ir_key", "show_warning", "with_facts"]
 
@@ -27,7 +27,13 @@ def facts_for(kernel: Kernel, variant: Variant) -> Facts:
     if not variant.fast:
         return Facts()
     names = frozenset(b.name for b in kernel.buffers)
-    return Facts(contiguous=names, aligned=names if variant.aligned else frozenset(), noalias=True, small=True)
+    return Facts(
+        contiguous=names,
+        aligned=names if variant.aligned else frozenset(),
+        noalias=True,
+        small=True,
+        workgroup=variant.workgroup,
+    )
 
 
 def with_facts(kernel: Kernel, variant: Variant) -> Kernel:
@@ -47,9 +53,7 @@ def ir_key(kernel: Kernel, backend_id: str, options: Options, machine: str) -> s
     text = print_kernel(kernel, locations=places)
     if places and kernel.loc is not None:
         text += kernel.loc.file
-    facts = kernel.facts
-    shown = f"{sorted(facts.contiguous)} {sorted(facts.aligned)} {facts.noalias} {facts.small}"
-    return cache.plain_key("ir", backend_id, repr(options), machine, shown, text)
+    return cache.plain_key("ir", backend_id, repr(options), machine, text)
 
 
 def show_warning(diagnostic: Diagnostic) -> None:
@@ -59,16 +63,29 @@ def show_warning(diagnostic: Diagnostic) -> None:
     warnings.warn_explicit(CompileWarning(diagnostic), None, file, line)
 
 
-def compile_artifact(kernel: Kernel, backend_id: str, options: Options) -> Artifact:
-    """Compile without any cache. Raises CompileError; warnings go through `warnings.warn`."""
-    backend = find_backend(backend_id)
-    found = backend.validate(kernel)
+def validate(lowering: Lowering, backend: Backend) -> None:
+    """Raises CompileError for what the backend refuses; warnings go through `warnings.warn`, once.
+
+    The kernel is looked at without facts. A workgroup size can prove a branch uniform: a kernel must not be right when
+    it is launched with one size and wrong with another, and a warning is for the kernel, not for each of its variants.
+    """
+    if backend.id in lowering.validated:
+        return
+    found = backend.validate(lowering.kernel)
     for diagnostic in found:
         if not diagnostic.is_error:
             show_warning(diagnostic)
     errors = [d for d in found if d.is_error]
     if errors:
         raise CompileError(errors)
+    lowering.validated.add(backend.id)
+
+
+def compile_artifact(lowering: Lowering, variant: Variant, backend_id: str, options: Options) -> Artifact:
+    """Compile a variant without any cache. Raises CompileError; warnings go through `warnings.warn`."""
+    backend = find_backend(backend_id)
+    validate(lowering, backend)
+    kernel = with_facts(lowering.kernel, variant)
     stages = knobs.dump()
     if stages:
         from magpie.runtime.dump import dump_stages

@@ -63,6 +63,11 @@ class Device:
         return self._info.manifest.max_buffers
 
     @property
+    def static_workgroup(self) -> bool:
+        """Whether launches are compiled for their workgroup size, up to a number of sizes."""
+        return self._info.manifest.static_workgroup
+
+    @property
     def alignment(self) -> int:
         """Bytes that mp arrays on this device are aligned to."""
         return self._info.manifest.alignment

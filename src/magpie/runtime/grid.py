@@ -7,7 +7,7 @@ from typing import Any
 from magpie.errors import LaunchTypeError, LaunchValueError
 from magpie.runtime.driver import Dims
 
-__all__ = ["parse_block", "parse_grid"]
+__all__ = ["check_limit", "parse_block", "parse_grid", "show_dims"]
 
 
 def _dims(value: Any, what: str) -> Dims:
@@ -41,13 +41,13 @@ def parse_grid(value: Any) -> Dims:
     grid = _dims(value, "grid")
     if min(grid) < 0:
         raise LaunchValueError(
-            f"a grid has no negative extents; got {_shown(grid)}",
+            f"a grid has no negative extents; got {show_dims(grid)}",
             diagnostic="MPG_LAUNCH_1006",
             help="a grid counts workgroups: mp.cdiv(n, 256) for n items in workgroups of 256",
         )
     if grid[0] * grid[1] * grid[2] >= 1 << 63 or max(grid) >= 1 << 47:
         raise LaunchValueError(
-            f"the grid {_shown(grid)} has more workgroups than can be counted", diagnostic="MPG_LAUNCH_1006"
+            f"the grid {show_dims(grid)} has more workgroups than can be counted", diagnostic="MPG_LAUNCH_1006"
         )
     return grid
 
@@ -65,11 +65,11 @@ def parse_block(value: Any, declared: Dims | None, kernel: str) -> Dims:
     block = _dims(value, "workgroup size")
     if min(block) < 1:
         raise LaunchValueError(
-            f"a workgroup size has extents of at least 1; got {_shown(block)}", diagnostic="MPG_LAUNCH_1006"
+            f"a workgroup size has extents of at least 1; got {show_dims(block)}", diagnostic="MPG_LAUNCH_1006"
         )
     if declared is not None and block != declared:
         raise LaunchValueError(
-            f"kernel {kernel!r} is declared with workgroup={_shown(declared)}, and launched with {_shown(block)}",
+            f"kernel {kernel!r} is declared with workgroup={show_dims(declared)}, and launched with {show_dims(block)}",
             diagnostic="MPG_LAUNCH_1013",
             help=f"leave the block out ({kernel}[grid, None]), or drop workgroup= from the declaration",
         )
@@ -81,7 +81,7 @@ def check_limit(block: Dims, limit: int, backend: str, device: str) -> None:
     size = block[0] * block[1] * block[2]
     if size > limit:
         error = LaunchValueError(
-            f"a workgroup of {_shown(block)} has {size} work-items; {device} allows {limit}",
+            f"a workgroup of {show_dims(block)} has {size} work-items; {device} allows {limit}",
             backend=backend,
             diagnostic="MPG_LAUNCH_1007",
             help=f"use a smaller workgroup, for example {_suggest(block, limit)}",
@@ -98,10 +98,10 @@ def _suggest(block: Dims, limit: int) -> str:
             y = (y + 1) // 2
         else:
             x = (x + 1) // 2
-    return _shown((x, y, z))
+    return show_dims((x, y, z))
 
 
-def _shown(dims: Dims) -> str:
+def show_dims(dims: Dims) -> str:
     """Dims without trailing ones: 256, (16, 16)."""
     items = list(dims)
     while len(items) > 1 and items[-1] == 1:

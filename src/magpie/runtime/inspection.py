@@ -19,11 +19,13 @@ from magpie.language.declare import Array, ArrayAnnotation
 from magpie.records import record
 from magpie.runtime.arguments import bind, check_constant, describe_args, signature
 from magpie.runtime.compiling import compile_artifact, with_facts
-from magpie.runtime.specialise import Lowering, Variant
+from magpie.runtime.grid import parse_block, show_dims
+from magpie.runtime.specialise import Lowering, Specialisation, Variant
 from magpie.runtime.types import struct_type
 
 if TYPE_CHECKING:
     from magpie.ir.nodes import Kernel as KernelIR
+    from magpie.runtime.driver import Dims
     from magpie.runtime.kernel import Kernel
 
 __all__ = ["VariantInfo", "check_kernel", "compile_kernel", "inspect_kernel", "stage_names", "variants"]
@@ -33,10 +35,14 @@ _RANKS = (1, 2, 3, 4, 0)
 
 @record
 class VariantInfo:
-    """One compiled specialisation: for which arguments, under which facts, on what, and whether it came from disk."""
+    """One compiled specialisation: for which arguments, under which facts, on what, and whether it came from disk.
+
+    `workgroup` is the only workgroup size that the code runs with, None where it takes any.
+    """
 
     args: tuple[Arg, ...]
     facts: str
+    workgroup: Dims | None
     device: str
     options: Options
     from_cache: bool
@@ -45,7 +51,8 @@ class VariantInfo:
 
     def __str__(self) -> str:
         source = "disk cache" if self.from_cache else "compiled"
-        return f"{describe_args(self.args)} {self.facts} on {self.device} ({source}, {self.blob_bytes} bytes)"
+        facts = self.facts if self.workgroup is None else f"{self.facts} {show_dims(self.workgroup)}"
+        return f"{describe_args(self.args)} {facts} on {self.device} ({source}, {self.blob_bytes} bytes)"
 
 
 def compile_kernel(
@@ -57,6 +64,7 @@ def compile_kernel(
     gang: int,
     checked: bool | None,
     variant: str,
+    workgroup: Any,
 ) -> Artifact:
     """See `Kernel.compile`."""
     if variant not in ("fast", "general"):
@@ -66,11 +74,23 @@ def compile_kernel(
     options = Options(
         arch=arch, checked=knobs.checked() if wanted is None else wanted, gang=gang or (knobs.cpu_gang() or 0)
     )
-    ir = _lowered(kernel, args, kwargs).kernel
-    return compile_artifact(with_facts(ir, Variant(variant == "fast", False)), id_, options)
+    size = _size(kernel, workgroup)
+    if size is not None and variant == "general":
+        raise LaunchValueError("the general variant takes any workgroup size; leave out workgroup= or variant=")
+    return compile_artifact(_lowered(kernel, args, kwargs), Variant(variant == "fast", False, size), id_, options)
 
 
-def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict[str, Any], backend: str | None) -> str:
+def _size(kernel: Kernel, workgroup: Any) -> Dims | None:
+    """A workgroup size that code is asked for, None where it is for any or declared."""
+    if workgroup is None:
+        return None
+    size = parse_block(workgroup, kernel.workgroup, kernel.__name__)
+    return size if kernel.workgroup is None else None
+
+
+def inspect_kernel(
+    kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict[str, Any], backend: str | None, workgroup: Any
+) -> str:
     """See `Kernel.inspect`."""
     name = stage.lower()
     if backend is not None:
@@ -79,6 +99,7 @@ def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict
         # A stage that several backends have is shown by the one that a launch would use.
         candidates = list(dict.fromkeys([knobs.backend() or "cpu", *backend_ids()]))
     known: list[str] = []
+    size = _size(kernel, workgroup)
     for id_ in candidates:
         try:
             found = find_backend(id_)
@@ -89,8 +110,10 @@ def inspect_kernel(kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict
         known += [s for s in found.stages if s not in known]
         if name in found.stages:
             ir = _lowered(kernel, args, kwargs).kernel
+            if size is None and (last := _last_launch(kernel, args, kwargs)) is not None:
+                size = last.variant.workgroup
             options = Options(checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
-            return found.stages[name](with_facts(ir, Variant(True, False)), options)
+            return found.stages[name](with_facts(ir, Variant(True, False, size)), options)
     raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
 
 
@@ -132,7 +155,14 @@ def variants(kernel: Kernel) -> list[VariantInfo]:
     """See `Kernel.variants`."""
     return [
         VariantInfo(
-            s.args, s.variant.name, s.device.id, s.options, s.from_cache, len(s.artifact.blob), dict(s.artifact.info)
+            s.args,
+            s.variant.name,
+            kernel.workgroup or s.variant.workgroup,
+            s.device.id,
+            s.options,
+            s.from_cache,
+            len(s.artifact.blob),
+            dict(s.artifact.info),
         )
         for s in kernel._specialiser().specialisations
     ]
@@ -156,14 +186,20 @@ def _annotation_arg(p: Parameter) -> Arg | None:
     return None
 
 
+def _last_launch(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialisation | None:
+    """What was compiled last, if that is what to show: nothing was named, and the annotations do not say enough."""
+    if args or kwargs or _annotated(kernel.parameters):
+        return None
+    return next(reversed(kernel._specialiser().specialisations), None)
+
+
 def _lowered(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], *, warn: bool = True) -> Lowering:
     """The IR for these arguments; arrays without a rank are tried with each until one compiles."""
     parameters = kernel.parameters
     specialiser = kernel._specialiser()
-    if not args and not kwargs and not _annotated(parameters):
-        last = specialiser.specialisations[-1:]
-        if last:
-            return specialiser.lower(last[0].args, warn=warn)
+    last = _last_launch(kernel, args, kwargs)
+    if last is not None:
+        return specialiser.lower(last.args, warn=warn)
     given = _given(kernel, parameters, args, kwargs)
     open_ranks = [i for i, a in enumerate(given) if isinstance(a, ArrayArg) and a.rank < 0]
     first: CompileError | None = None

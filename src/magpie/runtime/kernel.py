@@ -155,29 +155,39 @@ class Kernel:
         gang: int = 0,
         checked: bool | None = None,
         variant: str = "fast",
+        workgroup: int | tuple[int, ...] | None = None,
         **kwargs: Any,
     ) -> Artifact:
         """Compile for a backend, with no device needed; the result has `.blob .text .layout .extension .save(path)`.
 
         An argument is a dtype (mp.f32), `mp.Array[mp.f32, 2]`, an array or a number; parameters with a full annotation
         may be left out. `variant` is "fast" (contiguous arrays that do not overlap) or "general" (nothing assumed).
+        `workgroup` is the only workgroup size that the code will be launched with; None: any.
         """
         from magpie.runtime import inspection
 
         try:
-            return inspection.compile_kernel(self, args, kwargs, backend, arch, gang, checked, variant)
+            return inspection.compile_kernel(self, args, kwargs, backend, arch, gang, checked, variant, workgroup)
         except MagpieError as error:
             raise clean(error) from None
 
-    def inspect(self, stage: str = "kir", *args: Any, backend: str | None = None, **kwargs: Any) -> str:
+    def inspect(
+        self,
+        stage: str = "kir",
+        *args: Any,
+        backend: str | None = None,
+        workgroup: int | tuple[int, ...] | None = None,
+        **kwargs: Any,
+    ) -> str:
         """The text of a stage ("kir", "llvm", "asm", ...; see `stages`) for such arguments, as for `compile`.
 
-        Without arguments: of the kernel's annotations, or else of the last arguments that it was launched with.
+        Without arguments: of the kernel's annotations, or else of what it was launched with last. `workgroup` shows the
+        code of launches with that size.
         """
         from magpie.runtime import inspection
 
         try:
-            return inspection.inspect_kernel(self, stage, args, kwargs, backend)
+            return inspection.inspect_kernel(self, stage, args, kwargs, backend, workgroup)
         except MagpieError as error:
             raise clean(error) from None
 

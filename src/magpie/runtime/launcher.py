@@ -175,7 +175,11 @@ class Launcher:
             checked=knobs.checked() if checked is None else checked,
             gang=self.options.gang or knobs.cpu_gang() or 0,
         )
-        return self.kernel._specialiser().get(found.args, variant, device, options)
+        specialiser = self.kernel._specialiser()
+        if variant.fast:
+            workgroup = specialiser.static_workgroup(found.args, self.block, device, options)
+            variant = Variant(True, variant.aligned, workgroup)
+        return specialiser.get(found.args, variant, device, options)
 
     def _device(self, found: Signature) -> Device:
         named = self.options.device

@@ -40,6 +40,9 @@ __all__ = ["GENERAL", "Lowering", "Specialisation", "Specialiser", "Variant"]
 class Variant:
     """Which facts a specialisation assumes (RULES 27): all that a launch checks, or none.
 
+    `workgroup` is the size that the code is for, where it is no part of the declaration; None: any. The general variant
+    never has one. It exists for arguments that the facts do not hold for, and those are rarely worth eight compiles.
+
     The fast variant needs every array contiguous, every span and the number of work-items below 2**31, and no written
     array overlapping another. `aligned` is a fact of its own, and holds when all arrays are mp arrays that begin at a
     multiple of the device's alignment: NumPy's do not, and they must still be fast.
@@ -47,11 +50,17 @@ class Variant:
 
     fast: bool
     aligned: bool
+    workgroup: Dims | None = None
 
     @property
     def name(self) -> str:
         """fast, aligned or general."""
         return "general" if not self.fast else "aligned" if self.aligned else "fast"
+
+    @property
+    def key(self) -> str:
+        """All of it as text, for keys on disk."""
+        return f"{self.name} {self.workgroup}"
 
 
 GENERAL = Variant(False, False)
@@ -74,13 +83,14 @@ class Specialisation:
 class Lowering:
     """A kernel's IR for one signature. `changed`: is a captured value another now? None where none was captured."""
 
-    __slots__ = ("changed", "diagnostics", "kernel", "shown")
+    __slots__ = ("changed", "diagnostics", "kernel", "shown", "validated")
 
     def __init__(self, kernel: Kernel, diagnostics: Sequence[Diagnostic], changed: Callable[[], bool] | None) -> None:
         self.kernel = kernel
         self.diagnostics = diagnostics
         self.changed = changed
         self.shown = False
+        self.validated: set[str] = set()  # backends that accepted it
 
 
 class _State:
@@ -124,6 +134,7 @@ class Specialiser:
         self._lowered: dict[Any, Lowering] = {}
         self._states: dict[Any, _State] = {}
         self._compiled: dict[Any, Specialisation] = {}
+        self._sizes: dict[Any, set[Dims]] = {}
         self._locks = _Locks()
 
     @property
@@ -167,6 +178,21 @@ class Specialiser:
             kernel = replace(kernel, requires=kernel.requires | self.requires)
         captured = made.dependencies.captured()
         return Lowering(kernel, made.warnings, captured.changed if len(captured) else None)
+
+    # --- workgroup sizes ---------------------------------------------------------------------------------------------
+    def static_workgroup(self, args: tuple[Arg, ...], block: Dims, device: Device, options: Options) -> Dims | None:
+        """The workgroup size to compile for when `block` is launched: itself, or None for code that takes any size.
+
+        The first sizes of a signature get code of their own, and keep it; all others share the code for any size.
+        """
+        if self.workgroup is not None or not device.static_workgroup:
+            return None
+        key = (args_key(args), device.backend, options)
+        with self._locks(("sizes", key)):
+            sizes = self._sizes.setdefault(key, set())
+            if block not in sizes and len(sizes) < knobs.static_workgroups():
+                sizes.add(block)
+            return block if block in sizes else None
 
     # --- code --------------------------------------------------------------------------------------------------------
     def get(self, args: tuple[Arg, ...], variant: Variant, device: Device, options: Options) -> Specialisation:
@@ -214,7 +240,7 @@ class Specialiser:
             return self._emit(args, state, variant, device, options)
         machine = backend.cache_key(options)
         if state.source is not None:
-            source_key = cache.plain_key("source", state.source, variant.name, device.backend, repr(options), machine)
+            source_key = cache.plain_key("source", state.source, variant.key, device.backend, repr(options), machine)
             found = self._from_disk(store, source_key, args, state, variant, device, options)
             if found is not None:
                 return found
@@ -257,10 +283,9 @@ class Specialiser:
     def _emit(
         self, args: tuple[Arg, ...], state: _State, variant: Variant, device: Device, options: Options
     ) -> Specialisation:
-        from magpie.runtime.compiling import compile_artifact, with_facts
+        from magpie.runtime.compiling import compile_artifact
 
-        kernel = with_facts(self.lower(args).kernel, variant)
-        artifact = compile_artifact(kernel, device.backend, options)
+        artifact = compile_artifact(self.lower(args), variant, device.backend, options)
         loaded = device.driver.load(device.index, artifact, checked=options.checked)
         return Specialisation(args, variant, device, options, artifact, loaded, state.changed, False)
 

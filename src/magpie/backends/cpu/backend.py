@@ -26,7 +26,14 @@ class CpuBackend(Backend):
 
     id = "cpu"
     extension = ".o"
-    manifest = Manifest("cpu", _CAPABILITIES, max_workgroup_size=1024, max_shared_bytes=1 << 26, alignment=64)
+    manifest = Manifest(
+        "cpu",
+        _CAPABILITIES,
+        max_workgroup_size=1024,
+        max_shared_bytes=1 << 26,
+        alignment=64,
+        static_workgroup=True,
+    )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
         """Numbered errors for what has no code here; nothing runs then."""

@@ -54,7 +54,7 @@ class Launch:
 
     def size(self, dim: int) -> str:
         """workgroup_size along ``dim``."""
-        fixed = self.kernel.workgroup
+        fixed = self.kernel.known_workgroup
         return str(fixed[dim]) if fixed else self.tail(abi.BLOCK_WORD + dim)
 
     def groups(self, dim: int) -> str:

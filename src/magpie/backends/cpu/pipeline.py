@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from magpie.backends.base import Artifact, Options
 from magpie.backends.cpu.kernel import Emitted, emit_kernel
 from magpie.backends.cpu.lane_shapes import forward_slots
@@ -11,7 +13,7 @@ from magpie.backends.llvm import codegen
 from magpie.backends.llvm.codegen import CodegenError, HostTarget
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.ir.layout import KernelLayout, compute_layout
-from magpie.ir.nodes import Kernel, walk
+from magpie.ir.nodes import Facts, Kernel, walk
 from magpie.passes import prepare
 from magpie.passes.access import infer
 from magpie.passes.narrow_index import ranges
@@ -29,7 +31,13 @@ def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: Ho
     ready = prepared(kernel)
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
     known = ranges(ready)
-    width = options.gang or (options.subgroup_size if has_subgroups else 0) or choose_width(ready, target, known)
+    width = options.gang or (options.subgroup_size if has_subgroups else 0)
+    if not width and has_subgroups and kernel.facts != Facts():
+        # A kernel sees how large a subgroup is, and must not see facts: the same size whatever the launch.
+        plain = prepared(replace(kernel, facts=Facts()))
+        width = choose_width(plain, target, ranges(plain))
+    elif not width:
+        width = choose_width(ready, target, known)
     if width not in (4, 8, 16, 32, 64):
         raise CompileError(
             Diagnostic(
@@ -38,7 +46,9 @@ def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: Ho
                 kernel.loc,
             )
         )
-    lanes = Layout(width, rows=not has_subgroups, workgroup=ready.workgroup)
+    size = ready.known_workgroup
+    one_row = size is not None and size[1] == size[2] == 1
+    lanes = Layout(width, rows=one_row or not has_subgroups, workgroup=size)
     return emit_kernel(ready, kernel, layout, target, lanes, known, checked=options.checked)
 
 

@@ -42,7 +42,8 @@ VARYING = Shape(2)
 
 @plain
 class Layout:
-    """How work-items are dealt to lanes. ``rows``: a gang stays in one row of x; else lanes run on in linear ids."""
+    """How work-items are dealt to lanes. ``rows``: a gang stays in one row of x; else lanes run on in linear ids.
+    ``workgroup``: the size where it is known."""
 
     width: int
     rows: bool

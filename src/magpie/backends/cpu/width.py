@@ -45,14 +45,15 @@ def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
     if loops and rows and target.has_avx512:  # teams of gangs keep more sums, and rows are often 16 or 32 long
         vectors = 1 if all(n.attrs.get("counted") is not None for n in loops) else 2
     elif loops and not rows:
-        shapes = analyse_shapes(kernel, Layout(native * 2, True, kernel.workgroup), ranges)
+        shapes = analyse_shapes(kernel, Layout(native * 2, True, kernel.known_workgroup), ranges)
         needed = max(_live(loop, shapes) for loop in loops)
         room = _REGISTERS[target.has_avx512] // (needed + 1)
         # one running sum: the more memory a trip touches in a row, the better for TLB and prefetcher
         vectors = 8 if needed <= 2 or room >= 8 else 4 if room >= 4 else 2
     width = max(4, min(64, native * vectors))
-    if kernel.workgroup is not None:
-        while width > 4 and kernel.workgroup[0] < width:
+    size = kernel.known_workgroup
+    if size is not None:
+        while width > 4 and size[0] < width:
             width //= 2
     return width
 
