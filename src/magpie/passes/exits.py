@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from magpie.dtypes import bool_
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Node, Region, Slot
+from magpie.ir.nodes import Node, Region, Slot, walk
 
-__all__ = ["has_return", "returns_to_breaks"]
+__all__ = ["has_return", "jumps_out", "returns_to_breaks", "runs_once"]
+
+
+def jumps_out(node: Node, kind: str) -> list[Node]:
+    """The nodes inside ``node`` that leave it by ``kind``: `return`, or `continue` or `break` of the loop around it."""
+    if kind != "return" and node.op == "loop":
+        return []
+    ops = ("break", "break_if") if kind == "break" else (kind,)
+    enter = None if kind == "return" else lambda n: n.op != "loop"
+    return [n for region in node.regions for n in walk(region, enter) if n.op in ops]
+
+
+def runs_once(loop: Node) -> bool:
+    """Whether a loop never begins a second trip, as that of an inlined function with early returns."""
+    body = loop.regions[0]
+    return bool(body) and body[-1].op in ("break", "return") and not any(jumps_out(n, "continue") for n in body)
 
 
 def has_return(region: Region) -> bool:

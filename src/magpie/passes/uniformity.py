@@ -18,6 +18,7 @@ from magpie.diagnostics import Diagnostic
 from magpie.diagnostics.loc import Loc
 from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, Node, Region, SharedArray, Slot, walk
 from magpie.ir.ops import Effect, Uniform
+from magpie.passes.exits import jumps_out, runs_once
 from magpie.passes.reaching import Definition, reaching_definitions
 
 __all__ = ["Level", "Uniformity", "analyse", "check_barriers"]
@@ -45,10 +46,10 @@ _IDEMPOTENT = ("min", "max", "and", "or")
 @dataclass(slots=True, eq=False)
 class _Context:
     """One step of the control that encloses a node: a branch (`if`, `loop`), or the part of a region behind a node that
-    some work-items left by `continue` or `return`."""
+    some work-items left by `continue`, `return` or, in a loop of one trip, `break`."""
 
     parent: _Context | None
-    kind: str  # "if", "loop", "continue", "return"
+    kind: str  # "if", "loop", "continue", "break", "return"
     node: Node
 
 
@@ -66,6 +67,7 @@ class Uniformity:
         # of a loop: the contexts at which some work-items leave it; of a node behind which some are gone: likewise
         self._exits: dict[Node, list[tuple[Node, _Context | None]]] = {}
         self._gone: dict[tuple[Node, str], list[tuple[Node, _Context | None]]] = {}
+        self._once = {n for n in walk(kernel.body) if n.op == "loop" and runs_once(n)}
         self._order: list[Node] = []
         self._stores: dict[Array, list[int]] = {}
         self._interval: dict[Node, int] = {}
@@ -184,14 +186,19 @@ class Uniformity:
                 self._gets.setdefault(node.attrs["slot"], []).append(node)
             elif node.op in ("break", "break_if") and loops:
                 self._exits.setdefault(loops[-1], []).append((node, context))
+                if node.op == "break_if" and loops[-1] in self._once:
+                    self._gone[node, "break"] = [(node, context)]
+                    context = _Context(context, "break", node)
             elif node.op in ("if", "loop"):
                 inner = _Context(context, node.op, node)
                 nested = [*loops, node] if node.op == "loop" else loops
                 for r in node.regions:
                     self._find_contexts(r, inner, nested)
                 # behind a node that some work-items left for good, fewer are active
-                for kind in ("continue", "return"):
-                    jumps = _jumps(node, kind)
+                for kind in ("continue", "break", "return"):
+                    if kind == "break" and not (loops and loops[-1] in self._once):
+                        continue  # a break out of a loop of many trips counts in all of it: see `_context_level`
+                    jumps = jumps_out(node, kind)
                     if jumps:
                         self._gone[node, kind] = [(j, self._context[j]) for j in jumps]
                         context = _Context(context, kind, node)
@@ -231,7 +238,8 @@ class Uniformity:
             condition = node.args[0]
             return self.level(condition), condition in self._unknown, condition
         if context.kind == "loop":
-            exits = self._exits.get(node, [])
+            # the one trip of a loop is made by all who come to it
+            exits = [] if node in self._once else self._exits.get(node, [])
         else:
             exits = self._gone[node, context.kind]
         level, unknown, because = self._join_exits(exits, self._context.get(node), node)
@@ -345,17 +353,6 @@ class Uniformity:
         return result
 
 
-def _jumps(node: Node, kind: str) -> list[Node]:
-    """The `continue`s inside ``node`` that concern a loop around it, or the `return`s inside it."""
-    if kind == "continue" and node.op == "loop":
-        return []
-    inside: list[Node] = []
-    for region in node.regions:
-        enter = (lambda n: n.op != "loop") if kind == "continue" else None
-        inside += [n for n in walk(region, enter) if n.op == kind]
-    return inside
-
-
 def _is_linear_id(node: Node, kernel: Kernel) -> bool:
     while node.op == "cast":
         node = node.args[0]
@@ -403,7 +400,7 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
     result: list[Diagnostic] = []
     for barrier in barriers:
         doubtful: Diagnostic | None = None
-        for context in found._chain(barrier):
+        for context in _around(found, barrier):
             level, unknown, node = found._context_level(context)
             if level >= Level.SUBGROUP:
                 result.append(_barrier_error(found, barrier, context.node, context.kind, node))
@@ -416,10 +413,21 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
     return result
 
 
+def _around(found: Uniformity, barrier: Node) -> list[_Context]:
+    """What decides who reaches ``barrier``: its control, and for each loop around it who returns on an earlier trip."""
+    result = []
+    for context in found._chain(barrier):
+        result.append(context)
+        if context.kind == "loop" and context.node not in found._once and (context.node, "return") in found._gone:
+            result.append(_Context(context.parent, "return", context.node))
+    return result
+
+
 _KINDS = {
     "if": "this branch is taken by some work-items only",
     "loop": "different work-items leave this loop at different trips",
     "continue": "some work-items skip the rest of the trip here",
+    "break": "some work-items leave here",
     "return": "some work-items return here",
 }
 

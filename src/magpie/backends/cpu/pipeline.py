@@ -8,6 +8,7 @@ from magpie.backends.base import Artifact, Options
 from magpie.backends.cpu.kernel import Emitted, emit_kernel
 from magpie.backends.cpu.lane_shapes import forward_slots
 from magpie.backends.cpu.shape_rules import Layout
+from magpie.backends.cpu.skips import branches_for_jumps
 from magpie.backends.cpu.width import choose_width
 from magpie.backends.llvm import codegen
 from magpie.backends.llvm.codegen import CodegenError, HostTarget
@@ -23,7 +24,7 @@ __all__ = ["compile_kernel", "llvm_text", "show"]
 
 def prepared(kernel: Kernel) -> Kernel:
     """What the emitter starts from."""
-    return forward_slots(prepare(kernel))
+    return forward_slots(branches_for_jumps(prepare(kernel)))
 
 
 def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> Emitted:

@@ -14,6 +14,7 @@ from magpie.backends.cpu.lane_shapes import Shapes
 from magpie.backends.cpu.plain import made_by, plain
 from magpie.ir.nodes import Kernel, LocalArray, Node, Region, Slot, walk
 from magpie.ir.ops import OPS, Effect
+from magpie.passes.exits import jumps_out, runs_once
 
 __all__ = ["Barrier", "Branch", "Exit", "Item", "Plan", "Repeat", "Run", "Scalar", "make_plan"]
 
@@ -106,18 +107,10 @@ def holds_barrier(node: Node) -> bool:
     return node.op == "barrier" or any(n.op == "barrier" for r in node.regions for n in walk(r))
 
 
-def _leaves(node: Node) -> bool:
-    """Whether the innermost loop around ``node``, or the kernel, may be left inside it."""
-    if not node.regions:
-        return False
-    inside_loop = node.op == "loop"
-    for region in node.regions:
-        for n in walk(region, enter=lambda m: m.op != "loop"):
-            if n.op == "return" or (not inside_loop and n.op in ("break", "break_if", "continue")):
-                return True
-            if n.op == "loop" and any(m.op == "return" for r in n.regions for m in walk(r)):
-                return True
-    return False
+def _leaves(node: Node, returns: bool) -> bool:
+    """Whether ``node`` holds a jump of the innermost loop around it or, with ``returns``, out of the kernel."""
+    kinds = ("break", "continue", "return") if returns else ("break", "continue")
+    return any(jumps_out(node, kind) for kind in kinds)
 
 
 class _Planner:
@@ -151,9 +144,13 @@ class _Planner:
         return Plan(items, self.runs, slots, nodes, self.cross_slots(), self.cross_arrays(), self.broadcast, several)
 
     # --- which regions are scaffold ------------------------------------------------------------------------------
-    def mark(self, region: Region, looped: bool = False) -> None:
-        """Note which nodes are scaffold: those that hold a barrier, and inside scaffold loops those that leave them."""
-        held = [n for n in region if holds_barrier(n) or (looped and _leaves(n))]
+    def mark(self, region: Region, inside: bool = False, looped: bool = False) -> None:
+        """Note which nodes are scaffold: those that hold a barrier, and inside scaffold loops those that leave them.
+
+        A return out of a loop that comes to its barrier again is the same for the workgroup; elsewhere some work-items
+        may return on their own, which runs keep track of.
+        """
+        held = [n for n in region if holds_barrier(n) or (inside and _leaves(n, looped))]
         if not held and region is self.kernel.body:
             return
         self.barriers.update(held)
@@ -162,7 +159,8 @@ class _Planner:
             self.home[node] = region
         for node in held:
             for inner in node.regions:
-                self.mark(inner, looped or node.op == "loop")
+                loop = node.op == "loop"
+                self.mark(inner, inside or loop, looped or (loop and not runs_once(node)))
 
     # --- what the scaffold computes ------------------------------------------------------------------------------
     def find_scaffold_slots(self) -> None:
@@ -253,7 +251,7 @@ class _Planner:
                 out.append(Branch(node, then, else_))
             elif node in self.barriers:
                 flush()
-                body, step = (self.items(r, True) for r in node.regions)
+                body, step = (self.items(r, looped or not runs_once(node)) for r in node.regions)
                 out.append(Repeat(node, body, step))
             elif op in ("break", "break_if", "continue", "return"):
                 flush()
