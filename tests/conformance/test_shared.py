@@ -13,33 +13,6 @@ B = 256
 
 
 @mp.kernel
-def k_tree_reduce(x, out):
-    t = mp.thread_id(0)
-    s = mp.shared(256, mp.i32)
-    s[t] = x[mp.global_id(0)]
-    mp.barrier()
-    k = 128
-    while k > 0:
-        if t < k:
-            s[t] += s[t + k]
-        mp.barrier()
-        k //= 2
-    if t == 0:
-        out[mp.workgroup_id(0)] = s[0]
-
-
-@case(gangs="all")
-def test_tree_reduction():
-    return Run(k_tree_reduce, (np.arange(256, dtype=np.int32), empty(1, mp.i32)), {1: [32640]}, grid=1, block=256)
-
-
-@case(gangs=True, grids=(2, 7))
-def test_tree_reduction_of_several_groups(grid):
-    x = np.random.default_rng(0).integers(-1000, 1000, grid * B).astype(np.int32)
-    return Run(k_tree_reduce, (x, empty(grid, mp.i32)), {1: x.reshape(grid, B).sum(1)}, grid=grid, block=B)
-
-
-@mp.kernel
 def k_tree_for(x, out):
     # the same with `for`, over a workgroup of any size that is a power of two, and a guard on the load
     t = mp.thread_id(0)
@@ -68,23 +41,6 @@ def test_tree_reduction_with_a_guarded_load(block):
 
 
 @mp.kernel
-def k_reverse(x, out):
-    t = mp.thread_id(0)
-    n = mp.workgroup_size(0)
-    s = mp.shared(256, mp.f32)
-    s[t] = x[mp.global_id(0)]
-    mp.barrier()
-    out[mp.global_id(0)] = s[n - 1 - t]
-
-
-@case(gangs=True, blocks=(1, 16, 33, 64, 256), grids=(1, 3))
-def test_reverse_within_the_group(block, grid):
-    x = o.values(mp.f32, block * grid)
-    want = x.reshape(grid, block)[:, ::-1].ravel()
-    return Run(k_reverse, (x, empty(block * grid, mp.f32)), {1: want}, grid=grid, block=block)
-
-
-@mp.kernel
 def k_neighbours_types(x, out, T: mp.constexpr):
     t = mp.thread_id(0)
     s = mp.shared(64, T)
@@ -97,30 +53,6 @@ def k_neighbours_types(x, out, T: mp.constexpr):
 def test_shared_memory_of_every_type(t):
     x = o.values(t, 64)
     return Run(k_neighbours_types, (x, empty(64, t), t), {1: np.roll(x, -7)}, grid=1)
-
-
-@mp.kernel
-def k_ping_pong(x, out, rounds: mp.i32):
-    # two barriers in one uniform loop, and a local that lives across the first
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.i32)
-    s[t] = x[mp.global_id(0)]
-    mp.barrier()
-    for _ in range(rounds):
-        v = s[t] + s[(t + 1) % 64]
-        mp.barrier()
-        s[t] = v
-        mp.barrier()
-    out[mp.global_id(0)] = s[t]
-
-
-@case(gangs="all")
-def test_ping_pong_with_two_barriers_in_a_loop():
-    x = np.random.default_rng(0).integers(-9, 9, 192).astype(np.int32)
-    want = x.reshape(3, 64).copy()
-    for _ in range(5):
-        want = want + np.roll(want, -1, axis=1)
-    return Run(k_ping_pong, (x, empty(192, mp.i32), 5), {1: want}, grid=3)
 
 
 @mp.kernel
@@ -150,176 +82,6 @@ def test_hillis_steele_scan():
 
 
 @mp.kernel
-def k_accumulator(x, out):
-    # a register accumulator carried across a barrier's back edge
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.f32)
-    acc = 0.0
-    for k in range(x.shape[0]):
-        s[t] = x[k, t]
-        mp.barrier()
-        acc += s[(t + k) % 64] * 2.0
-        mp.barrier()
-    out[t] = acc
-
-
-@case(gangs=True)
-def test_accumulator_across_the_back_edge():
-    x = np.random.default_rng(0).integers(-9, 9, (6, 64)).astype(np.float32)
-    want = sum(np.roll(x[k], -k) * 2 for k in range(6))
-    return Run(k_accumulator, (x, empty(64, mp.f32)), {1: want}, grid=1)
-
-
-@mp.kernel
-def k_nested_barrier_loops(x, out):
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.i32)
-    s[t] = x[t]
-    total = t
-    for a in range(3):
-        mp.barrier()
-        left = s[(t + 63) % 64]
-        mp.barrier()
-        s[t] = left + a
-        for b in range(a + 1):
-            mp.barrier()
-            v = s[(t + b + 1) % 64]
-            total += v
-            mp.barrier()
-            s[t] = v ^ b
-        total += s[t]
-    out[t] = total
-
-
-@case(gangs="all")
-def test_barriers_in_nested_loops_at_both_levels():
-    x = np.random.default_rng(0).integers(0, 99, 64).astype(np.int32)
-    s, total = x.copy(), np.arange(64)
-    for a in range(3):
-        s = np.roll(s, 1) + a
-        for b in range(a + 1):
-            v = np.roll(s, -(b + 1))
-            total = total + v
-            s = v ^ b
-        total = total + s
-    return Run(k_nested_barrier_loops, (x, empty(64, mp.i32)), {1: total}, grid=1)
-
-
-@mp.kernel
-def k_keep(x, out):
-    # a local assigned constants under a divergent branch, read after a barrier, is per work-item
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.f32)
-    keep = 0.0
-    if t % 3 == 0:
-        keep = 1.0
-    s[t] = x[t]
-    mp.barrier()
-    out[t] = s[(t + 1) % 64] * keep
-
-
-@case(gangs=True)
-def test_a_local_assigned_under_a_divergent_branch():
-    x = np.arange(64, dtype=np.float32) + 1
-    return Run(k_keep, (x, empty(64, mp.f32)), {1: np.where(np.arange(64) % 3 == 0, np.roll(x, -1), 0)}, grid=1)
-
-
-@mp.kernel
-def k_replicated_update(x, out):
-    # every work-item updates its own copy of a value that is the same for all
-    t = mp.thread_id(0)
-    s = mp.shared(4, mp.i32)
-    if t < 4:
-        s[t] = x[t]
-    mp.barrier()
-    total = 0
-    for k in range(4):
-        total += s[k]
-    mp.barrier()
-    out[t] = total + t
-
-
-@case(gangs=True)
-def test_a_uniform_sum_is_not_shared_between_work_items():
-    x = np.array([3, 5, 7, 11], np.int32)
-    return Run(k_replicated_update, (x, empty(64, mp.i32)), {1: 26 + np.arange(64)}, grid=1)
-
-
-@mp.kernel
-def k_conditional_slot_reuse(x, out):
-    # k counts in a uniform loop, then again inside a branch
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.i32)
-    s[t] = x[t]
-    mp.barrier()
-    best = -1
-    k = 0
-    while k < 3:
-        best = max(best, s[(t * 5 + k) % 64])
-        mp.barrier()
-        k += 1
-    if t == 0:
-        k = 10
-        while k < 14:
-            best += k
-            k += 1
-    out[t] = best * 100 + k
-
-
-@case(gangs=True)
-def test_a_counter_used_uniformly_and_then_in_a_branch():
-    x = np.random.default_rng(0).integers(0, 99, 64).astype(np.int32)
-    t = np.arange(64)
-    best = np.maximum.reduce([x[(t * 5 + k) % 64] for k in range(3)])
-    want = best * 100 + 3
-    want[0] = (best[0] + 10 + 11 + 12 + 13) * 100 + 14
-    return Run(k_conditional_slot_reuse, (x, empty(64, mp.i32)), {1: want}, grid=1)
-
-
-@mp.kernel
-def k_uniform_return(x, out, n: mp.i32):
-    # groups past n leave before the barrier, all items of a group alike
-    g = mp.workgroup_id(0)
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.i32)
-    if g >= n:
-        return
-    s[t] = x[mp.global_id(0)]
-    mp.barrier()
-    out[mp.global_id(0)] = s[63 - t]
-
-
-@case(gangs=True)
-def test_uniform_return_before_a_barrier():
-    x = np.arange(320, dtype=np.int32)
-    out = empty(320, mp.i32)
-    want = out.copy()
-    want[:192] = x.reshape(5, 64)[:3, ::-1].ravel()
-    return Run(k_uniform_return, (x, out, 3), {1: want}, grid=5)
-
-
-@mp.kernel
-def k_return_after_barrier(x, out):
-    # a divergent return after the last barrier is fine
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.i32)
-    s[t] = x[t]
-    mp.barrier()
-    if t % 2 == 1:
-        return
-    out[t] = s[t + 1]
-
-
-@case(gangs=True)
-def test_divergent_return_after_the_last_barrier():
-    x = np.arange(64, dtype=np.int32) * 3
-    out = empty(64, mp.i32)
-    want = out.copy()
-    want[::2] = x[1::2]
-    return Run(k_return_after_barrier, (x, out), {1: want}, grid=1)
-
-
-@mp.kernel
 def k_barrier_in_uniform_branch(x, out, mode: mp.i32):
     t = mp.thread_id(0)
     s = mp.shared(64, mp.i32)
@@ -342,45 +104,6 @@ def test_barriers_in_uniform_branches():
     x = np.arange(64, dtype=np.int32)
     want = {0: np.full(64, -1), 1: np.roll(x, -1), 2: np.roll(x, -2)}
     return [Run(k_barrier_in_uniform_branch, (x, empty(64, mp.i32), m), {1: w}, grid=1) for m, w in want.items()]
-
-
-@mp.kernel
-def k_uniform_break(x, out, limit: mp.i32):
-    t = mp.thread_id(0)
-    s = mp.shared(64, mp.i32)
-    s[t] = x[t]
-    r = 0
-    while True:
-        mp.barrier()
-        v = s[(t + 1) % 64]
-        mp.barrier()
-        s[t] = v + 1
-        r += 1
-        if r >= limit:
-            break
-        if r % 2 == 0:
-            continue
-        s[t] += 10
-    mp.barrier()
-    out[t] = s[t] * 100 + r
-
-
-@case(gangs="all")
-def test_barrier_loop_with_uniform_break_and_continue():
-    x = np.arange(64, dtype=np.int32)
-    runs = []
-    for limit in (1, 2, 5):
-        s, r = x.copy(), 0
-        while True:
-            s = np.roll(s, -1) + 1
-            r += 1
-            if r >= limit:
-                break
-            if r % 2 == 0:
-                continue
-            s = s + 10
-        runs.append(Run(k_uniform_break, (x, empty(64, mp.i32), limit), {1: s * 100 + r}, grid=1))
-    return runs
 
 
 @mp.kernel
@@ -458,76 +181,6 @@ def test_tiled_matmul():
     a = rng.integers(-4, 5, (19, 21)).astype(np.float32)
     b = rng.integers(-4, 5, (21, 27)).astype(np.float32)
     return Run(k_tiled_matmul, (a, b, empty((19, 27), mp.f32)), {2: a @ b}, grid=(4, 3), block=(8, 8))
-
-
-@mp.kernel
-def k_3d_group(x, out):
-    s = mp.shared((2, 3, 4), mp.i32)
-    tx = mp.thread_id(0)
-    ty = mp.thread_id(1)
-    tz = mp.thread_id(2)
-    g = mp.workgroup_id(0) + mp.num_workgroups(0) * (mp.workgroup_id(1) + mp.num_workgroups(1) * mp.workgroup_id(2))
-    l = tx + 4 * (ty + 3 * tz)
-    s[tz, ty, tx] = x[g, l]
-    mp.barrier()
-    out[g, l] = s[1 - tz, 2 - ty, 3 - tx] * 10 + mp.workgroup_size(1)
-
-
-@case(gangs="all")
-def test_three_dimensional_workgroups():
-    x = np.arange(12 * 24, dtype=np.int32).reshape(12, 24)
-    return Run(k_3d_group, (x, empty((12, 24), mp.i32)), {1: x[:, ::-1] * 10 + 3}, grid=(2, 3, 2), block=(4, 3, 2))
-
-
-@mp.kernel
-def k_dynamic_shared(x, out, n: mp.i32):
-    t = mp.thread_id(0)
-    s = mp.shared(n, mp.i32)
-    s[t] = x[mp.global_id(0)]
-    mp.barrier()
-    k = n // 2
-    while k > 0:
-        if t < k:
-            s[t] += s[t + k]
-        mp.barrier()
-        k //= 2
-    if t == 0:
-        out[mp.workgroup_id(0)] = s[0]
-
-
-@case(gangs=True)
-def test_dynamic_shared_memory():
-    x = np.arange(256, dtype=np.int32)
-    return [
-        Run(k_dynamic_shared, (x, empty(1, mp.i32), 256), {1: [32640]}, grid=1, block=256),
-        Run(k_dynamic_shared, (x, empty(1, mp.i32), 256), {1: [32640]}, grid=1, block=256, launch={"shared_bytes": 1024}),
-        Run(k_dynamic_shared, (x, empty(8, mp.i32), 32), {1: x.reshape(8, 32).sum(1)}, grid=8, block=32),
-    ]
-
-
-@mp.kernel
-def k_two_dynamic(x, out):
-    # lengths from shapes and launch sizes, two arrays of different types
-    t = mp.thread_id(0)
-    n = mp.workgroup_size(0)
-    a = mp.shared(mp.workgroup_size(0), mp.i32)
-    b = mp.shared(x.shape[0] + 1, mp.f64)
-    a[t] = x[t]
-    b[x.shape[0] - t] = x[t] * 0.5
-    if t == 0:
-        b[0] = 0.25
-    mp.barrier()
-    out[t] = a[n - 1 - t] + b[t]
-
-
-@case(requires=("f64",), gangs=True, blocks=(16, 33))
-def test_two_dynamic_shared_arrays(block):
-    x = np.arange(block, dtype=np.int32) * 7 + 1
-    b = np.zeros(block + 1)
-    b[block - np.arange(block)] = x * 0.5
-    b[0] = 0.25
-    want = x[::-1] + b[:block]
-    return Run(k_two_dynamic, (x, empty(block, mp.f64)), {1: want}, grid=1, block=block)
 
 
 @mp.func
@@ -718,30 +371,6 @@ def k_bitonic(x):
 def test_bitonic_sort():
     x = np.random.default_rng(0).integers(-999, 999, 256).astype(np.int32)
     return Run(k_bitonic, (x,), {0: np.sort(x.reshape(2, 128), axis=1).ravel()}, grid=2, block=128)
-
-
-@mp.kernel(workgroup=(64, 1, 1))
-def k_static_group(x, out):
-    # with a static size, global_id // size is the group and is uniform: a barrier may stand below it
-    g = mp.global_id(0) // 64
-    t = mp.global_id(0) % 64
-    s = mp.shared(64, mp.i32)
-    s[t] = x[mp.global_id(0)]
-    k = 0
-    while k < g + 1:
-        mp.barrier()
-        v = s[(t + 1) % 64]
-        mp.barrier()
-        s[t] = v
-        k += 1
-    out[mp.global_id(0)] = s[t]
-
-
-@case(gangs=True)
-def test_static_workgroup_size_makes_the_quotient_uniform():
-    x = np.arange(256, dtype=np.int32)
-    want = np.stack([np.roll(row, -(g + 1)) for g, row in enumerate(x.reshape(4, 64))]).ravel()
-    return Run(k_static_group, (x, empty(256, mp.i32)), {1: want}, grid=4)
 
 
 @mp.kernel

@@ -331,67 +331,6 @@ def test_reduction_after_some_have_returned(block):
 
 
 @mp.kernel
-def k_two_level(x, out):
-    # width-agnostic block sum: subgroup sums, then a combine through shared memory
-    t = mp.thread_id(0)
-    s = mp.shared(256, mp.i32)
-    v = mp.subgroup.sum(x[mp.global_id(0)])
-    if mp.subgroup.lane() == 0:
-        s[mp.subgroup.id()] = v
-    mp.barrier()
-    if t == 0:
-        total = 0
-        for k in range(mp.subgroup.count()):
-            total += s[k]
-        out[mp.workgroup_id(0)] = total
-
-
-@case(requires=SG, gangs="all", blocks=(1, 16, 33, 64, 256))
-def test_two_level_reduction_with_a_barrier(block):
-    x = np.arange(block * 2, dtype=np.int32)
-    return Run(k_two_level, (x, empty(2, mp.i32)), {1: x.reshape(2, block).sum(1)}, grid=2, block=block)
-
-
-@mp.kernel
-def k_membership(x, size, out):
-    i = mp.global_id(0)
-    s = mp.shared(128, mp.i32)
-    size[0] = mp.subgroup.size()
-    s[mp.thread_id(0)] = x[i]
-    mp.barrier()
-    out[i] = mp.subgroup.sum(s[mp.thread_id(0)])
-
-
-@case(requires=SG, gangs=True)
-def test_membership_is_the_same_in_every_region():
-    def expect(x, size, out):
-        return {1: size, 2: np.full(128, size[0])}
-
-    return Run(k_membership, (np.ones(128, np.int32), np.zeros(1, np.int32), empty(128, mp.i32)), expect, grid=1, block=128)
-
-
-@mp.kernel
-def k_lane_mask_index(x, size, out):
-    # a power-of-two mask of the work-item id as an index, summed over the subgroup
-    t = mp.thread_id(0)
-    size[0] = mp.subgroup.size()
-    out[t] = mp.subgroup.sum(x[(t & 7) * 4])
-
-
-@case(requires=SG, gangs=True, blocks=(16, 64))
-def test_masked_index_summed_over_the_subgroup(block):
-    x = np.random.default_rng(0).integers(0, 99, 32).astype(np.int32)
-
-    def expect(x, size, out):
-        want = np.zeros(block, np.int32)
-        for group in lanes(int(size[0]), block):
-            want[group] = sum(x[(k & 7) * 4] for k in group)
-        return {1: size, 2: want}
-
-    return Run(k_lane_mask_index, (x, np.zeros(1, np.int32), empty(block, mp.i32)), expect, grid=1, block=block)
-
-
-@mp.kernel
 def k_subgroups_2d(size, out):
     # numbering is x fastest, whatever the shape of the group
     l = mp.thread_id(0) + mp.workgroup_size(0) * mp.thread_id(1)
