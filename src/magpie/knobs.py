@@ -125,6 +125,13 @@ def _parse_gang(raw: str) -> int:
     return value
 
 
+def _parse_bytes(raw: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,15})([kmg]?)", raw.lower())
+    if match is None:
+        raise ValueError
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
+
+
 def _parse_seed(raw: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", raw):
         raise ValueError
@@ -241,6 +248,13 @@ static_workgroups: Knob[int] = _knob(
     _parse_sizes,
     "How many workgroup sizes of a kernel get code of their own for one signature; launches with further sizes share "
     "code that takes any size, and so do all of them with 0.",
+)  # fmt: skip
+
+cpu_stream: Knob[int | None] = _knob(
+    "MAGPIE_CPU_STREAM", lambda: None, "the size of the last-level caches",
+    "a number of bytes, also as 512K, 32M or 1G",
+    lambda raw: _parse_bytes(raw) if raw else None,
+    "From which size on the cpu backend writes an output past the caches, where the kernel does not read it.",
 )  # fmt: skip
 
 sanitize: Knob[tuple[str, ...]] = _knob(

@@ -26,7 +26,8 @@ class Manifest:
     max_shared_bytes: int
     max_buffers: int = 1 << 16
     flushes_denormals: bool = False
-    # Bytes of alignment that the "aligned" launch fact promises on this target.
+    # Bytes of alignment that the "aligned" launch fact promises on this target; 1 where its code gains nothing from
+    # that: then nothing is compiled for it.
     alignment: int = 16
     # Code that knows the workgroup size is faster: launches are specialised on it (`Facts.workgroup`).
     static_workgroup: bool = False

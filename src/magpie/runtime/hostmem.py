@@ -7,12 +7,17 @@ therefore be refused before it is made.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 
-__all__ = ["available_bytes", "total_bytes"]
+__all__ = ["available_bytes", "cache_bytes", "total_bytes"]
 
 _CGROUP = "/sys/fs/cgroup/"
+_CACHE = "/sys/devices/system/cpu/cpu0/cache/index"
+
+# Where the system does not tell the size of the last-level cache.
+_COMMON_CACHE = 32 << 20
 
 
 def total_bytes() -> int:
@@ -28,6 +33,35 @@ def available_bytes() -> int:
         total = _physical()
         return total or 1 << 62
     return min(found)
+
+
+def cache_bytes(threads: int) -> int:
+    """Bytes of the last-level caches that so many threads use together."""
+    size, sharing = _last_cache()
+    return size * max(1, -(-threads // sharing))
+
+
+@functools.cache
+def _last_cache() -> tuple[int, int]:
+    """Bytes of the last-level cache of the first CPU, and how many CPUs share it (Linux's ABI/stable/sysfs-devices)."""
+    size, sharing, index = 0, 1, 0
+    try:
+        while os.path.exists(f"{_CACHE}{index}"):
+            with open(f"{_CACHE}{index}/size", encoding="ascii") as file:
+                own = int(file.read().strip().removesuffix("K")) << 10
+            if own > size:
+                with open(f"{_CACHE}{index}/shared_cpu_list", encoding="ascii") as file:
+                    size, sharing = own, _count(file.read())
+            index += 1
+    except (OSError, ValueError):
+        pass
+    return (size, sharing) if size else (_COMMON_CACHE, 1 << 16)
+
+
+def _count(text: str) -> int:
+    """How many CPUs a list such as 0-3,8-11 has."""
+    ends = [part.partition("-") for part in text.strip().split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
 
 
 def _physical() -> int:

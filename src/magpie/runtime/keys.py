@@ -8,7 +8,8 @@ Which facts it carries follows from DESIGN 9 and RULES 27:
   is not small).
 * `aligned`: the first element lies at a multiple of the device's alignment. Only mp arrays ever promise it. NumPy's own
   allocations lie at 16 mod 64 most of the time and by luck at 0: a fact that comes and goes with the allocator would
-  compile two variants of one signature and gain nothing that can be relied on.
+  compile two variants of one signature and gain nothing that can be relied on. Code is made for it only where the
+  target gains from it (`Manifest.alignment`).
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Launcher:
         for g, b in zip(self.grid, self.block, strict=True):
             items *= g * b
         fast = items < SMALL and all(k.contiguous and k.small for k in keys)
-        aligned = fast and bool(keys) and all(k.aligned for k in keys)
+        aligned = fast and device.alignment > 1 and bool(keys) and all(k.aligned for k in keys)
         special = self._specialise(found, Variant(fast, aligned), device)
         self._check_access(found, special.artifact.layout)
         return self._run(found, special, device, fast)

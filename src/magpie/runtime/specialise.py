@@ -44,8 +44,8 @@ class Variant:
     never has one. It exists for arguments that the facts do not hold for, and those are rarely worth eight compiles.
 
     The fast variant needs every array contiguous, every span and the number of work-items below 2**31, and no written
-    array overlapping another. `aligned` is a fact of its own, and holds when all arrays are mp arrays that begin at a
-    multiple of the device's alignment: NumPy's do not, and they must still be fast.
+    array overlapping another. `aligned` is a fact of its own, and holds where the target gains from it and all arrays
+    are mp arrays that begin at a multiple of the device's alignment: NumPy's do not, and they must still be fast.
     """
 
     fast: bool

@@ -186,6 +186,8 @@ class AtomicsMixin(MemoryMixin):
     def atomic_store_lanes(self, node: Node, a: Address, value: Value) -> Value:
         c, t = self.c, a.t
         elem, order = memory_element(t), self.order(node, "release")
+        if order == "release":
+            self.env.streams.drain()
         if a.kind == 0 and value.kind == 0:
             text = self.scalar.to_memory(value.text, t)
             c.do(f"store atomic {elem} {text}, ptr {a.base} {order}, align {t.itemsize}")

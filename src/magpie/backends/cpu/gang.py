@@ -12,6 +12,7 @@ from magpie.backends.cpu.lane_shapes import Shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.plain import made_by, plain
 from magpie.backends.cpu.shape_rules import Layout
+from magpie.backends.cpu.streaming import Streams
 from magpie.backends.cpu.values import Mask, MaskOps, Value, ramp
 from magpie.backends.llvm.codegen import HostTarget
 from magpie.backends.llvm.elementwise import Ops
@@ -84,6 +85,7 @@ class Env:
     masks: MaskOps
     checked: bool
     fast: str
+    streams: Streams
     # pointer text and defining block of shared, local and constant arrays
     arrays: dict[Array, tuple[str, Block | None]] = made_by(default_factory=dict)
     alias: dict[Array, str] = made_by(default_factory=dict)  # metadata to add to accesses

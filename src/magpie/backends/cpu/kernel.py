@@ -15,6 +15,7 @@ from magpie.backends.cpu.polling import poll_cancel
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
+from magpie.backends.cpu.streaming import Streams
 from magpie.backends.cpu.values import MaskOps
 from magpie.backends.cpu.width import mask_bits
 from magpie.backends.llvm.codegen import HostTarget, function_attributes
@@ -97,8 +98,11 @@ class _Kernel(GangLoops):
         c.do(f"{following} = add i64 {group}, 1")
         c.br(head)
         c.place(done)
+        if self.env.streams.metadata:
+            self.env.streams.drain()
         c.ret()
         if self.env.leave is not None:
+            self.env.leave.end = f"  br label %{done.label}"
             c.blocks.append(self.env.leave)
         entry.end = f"  br label %{head.label}"
         attributes = function_attributes(self.env.target)
@@ -236,9 +240,11 @@ def emit_kernel(
     # not nnan or ninf: a NaN must stay one, not become anything
     fast = "reassoc nsz arcp contract afn " if kernel.fastmath else ""
     launch = Launch(code, kernel, original, layout)
-    env = Env(code, kernel, launch, shapes, ranges, lanes, target, masks, checked, fast)
+    large = sum(1 for _ in walk(kernel.body)) > _LARGE
+    streams = Streams(kernel, launch, target, lanes.width, large=large)
+    env = Env(code, kernel, launch, shapes, ranges, lanes, target, masks, checked, fast, streams)
     env.used = {a for n in walk(kernel.body) for a in n.args}
-    env.large = sum(1 for _ in walk(kernel.body)) > _LARGE
+    env.large = large
     env.library = library_call(env, fast)
     env.record_word = abi.EXTENT_WORD + abi.dynamic_extents(layout)
     return _Kernel(env, make_plan(kernel, shapes)).emit()

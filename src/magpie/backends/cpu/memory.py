@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from magpie.backends.cpu.gang import GangBase
 from magpie.backends.cpu.plain import plain
+from magpie.backends.cpu.streaming import Past
 from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import Block, constant, leaf_offset, memory_element, splat
 from magpie.dtypes import DType
@@ -35,6 +36,7 @@ class Address:
     scale: int = 1
     private: bool = False  # memory of these work-items alone
     regular: bool = False  # a vector of offsets made from coordinates, which may turn out to be consecutive
+    past: Past | None = None  # how a store of consecutive lanes goes past the cache
 
 
 class MemoryMixin(GangBase):
@@ -284,7 +286,7 @@ class MemoryMixin(GangBase):
         vt = f"<{w} x {a.offset_elem}>"
         line = c.op(f"add {vt} {self.splat_in(c.at_block, first, a.offset_elem)}, {ramp(a.offset_elem, 1, w)}")
         same = self.masks.from_i1(c.op(f"icmp eq {vt} {a.offset}, {line}"))
-        return self.masks.all(same), Address(1, self.scaled(a, first), a.t, a.suffix, a.t.itemsize)
+        return self.masks.all(same), Address(1, self.scaled(a, first), a.t, a.suffix, a.t.itemsize, past=a.past)
 
     def load_if_consecutive(self, a: Address, elem: str) -> str:
         """A run-time test is cheaper than a gather: for ``i ^ j``, lanes are consecutive for all large j."""
@@ -477,6 +479,7 @@ class MemoryMixin(GangBase):
         value = self.map[node.args[-1]]
 
         def put(a: Address) -> Value:
+            a.past = self.env.streams.past(node, a.t.itemsize) if a.kind and self.mask is None else None
             self.store_to(a, value)
             return value
 
@@ -518,7 +521,10 @@ class MemoryMixin(GangBase):
         vt = f"<{w} x {elem}>"
         if a.kind == 1 and a.stride == size:
             if self.mask is None:
-                c.do(f"store {vt} {lanes}, ptr {a.base}, align {size}{a.suffix}")
+                if a.past is not None:
+                    self.env.streams.store(vt, lanes, a.base, size, a.suffix, a.past)
+                else:
+                    c.do(f"store {vt} {lanes}, ptr {a.base}, align {size}{a.suffix}")
                 return
             if a.private:  # nobody else looks at this memory: blending is safe
                 old = c.op(f"load {vt}, ptr {a.base}, align {size}{a.suffix}")

@@ -37,8 +37,7 @@ def _look(env: Env, on: Block) -> None:
     """Leave the kernel if the launch is cancelled, else go ``on``."""
     c = env.code
     if env.leave is None:
-        env.leave = c.block("cancelled")
-        env.leave.end = "  ret void"
+        env.leave = c.block("cancelled")  # closed and placed at the end of the kernel
     p = c.op(f"getelementptr i8, ptr %args, i64 {CANCEL_FROM_ARGUMENTS}")
     flag = c.op(f"load atomic i32, ptr {p} monotonic, align 4")
     c.cbr(c.op(f"icmp eq i32 {flag}, 0"), on, env.leave)

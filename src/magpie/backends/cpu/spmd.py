@@ -61,6 +61,7 @@ class Gang(ControlMixin, ChecksMixin, AtomicsMixin, SubgroupMixin):
     def fence(self, node: Node) -> None:
         """Lanes run in lockstep, so only other threads matter."""
         if node.op == "fence" and node.attrs.get("scope") != "workgroup":
+            self.env.streams.drain()
             order = {"acquire": "acquire", "release": "release"}.get(str(node.attrs.get("order")), "acq_rel")
             self.c.do(f"fence {order}")
 

@@ -11,6 +11,7 @@ import ctypes
 import os
 import platform
 import struct
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -183,7 +184,9 @@ class _Loaded:
             "parallel": threads.openmp_parallel() if count > 1 else 0,
             "stride": stride,
         }
-        words = struct.pack(f"<{6 + len(extents)}q", *grid, *block, *extents)
+        stream = knobs.cpu_stream()
+        past = hostmem.cache_bytes(count) if stream is None else min(stream, sys.maxsize)
+        words = struct.pack(f"<{7 + len(extents)}q", *grid, *block, past, *extents)
         size = abi.launch_block_size(self.layout, self._info)
         tail = self.layout.size
 
