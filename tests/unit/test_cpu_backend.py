@@ -364,3 +364,20 @@ def test_a_large_kernel_takes_loops_over_lanes(gang):
     for k in range(60):
         want = np.where(x > F(0.01 * k), want + x[at[(np.arange(64) + k) % 64]], want)
     assert (out[::-1] == want).all()
+
+
+@mp.kernel
+def k_some(x: mp.Array[mp.f32], out: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        if x[i] > 0.5:
+            out[i] = x[i] * 2.0
+
+
+@pytest.mark.parametrize("gang", GANGS)
+@pytest.mark.parametrize("order", [np.sort, lambda x: x], ids=["gangs agree", "gangs differ"])
+def test_stores_under_a_condition(order, gang):
+    x = order(np.random.default_rng(3).random(1000, dtype=F))
+    out = np.full(1000, 7, F)
+    run(k_some, 4, 256, x, out, gang=gang)
+    assert np.array_equal(out, np.where(x > 0.5, x * F(2), F(7)))

@@ -71,6 +71,21 @@ def test_a_full_gang_is_one_plain_access_and_the_rest_is_masked() -> None:
     assert "gather" not in shown
 
 
+def test_a_store_under_a_condition_is_masked_only_where_lanes_differ() -> None:
+    x, y = Buffer("x", f32, 1, "read"), Buffer("y", f32, 1, "write")
+    k = Kernel("some", [x, y], workgroup=(64, 1, 1), facts=Facts(contiguous=frozenset({"x", "y"})))
+    b = Builder(k.body)
+    i = b.emit("global_id", dim=0)
+    v = b.load(x, i)
+    _, then, _ = b.if_(b.emit("gt", v, b.const(0.5, f32)))
+    with b.into(then):
+        b.store(y, (i,), v)
+    for target, plain in ((AVX2, 1), (AVX512, 0)):  # AVX-512 masks cost nothing
+        shown = text(k, target, gang=8)
+        assert shown.count("call void @llvm.masked.store") == 1
+        assert shown.count("store <8 x float> %") == plain
+
+
 def test_slots_that_die_with_the_loop_take_no_select() -> None:
     kernel, slots = divergent_loop()
     ready = forward_slots(prepare(kernel))

@@ -116,6 +116,7 @@ class GangBase:
         self.scalar.library = self.vector.library = env.library
         self.map: dict[Node, Value] = {}
         self.mask: Mask | None = None
+        self.full = True  # all lanes are work-items: `mask` is then what control flow left of them
         self.spilled = 0  # of env.spills, in use for the current node
         self.storage: dict[Slot, Storage] = {}
 

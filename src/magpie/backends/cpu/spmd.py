@@ -23,6 +23,7 @@ class Gang(ControlMixin, ChecksMixin, AtomicsMixin, SubgroupMixin):
     def __init__(self, env: Env, at: Coordinates, mask: Mask | None = None, end: Block | None = None) -> None:
         super().__init__(env, at)
         self.mask = mask
+        self.full = mask is None
         self.frames: list[LoopFrame] = []
         self.depth = 0
         self.departures = 0
