@@ -1,7 +1,8 @@
 """The case of each rule of the design that the frontend, the interpreter and the CPU answer for.
 
-A rule's number stands in the test's name.  Rules on GPU targets, on compile time and on the shape of compiler code have
-no test here.
+A rule's number stands in the test's name.  Rule 26 (legalisation) and 30 (the worker that generates GPU code) concern
+other targets; 28 and 29 are also held by tests of the emitted text (tests/unit/test_cpu_backend_text.py).  Rules 1, 10 and
+24 have more cases in test_index, test_subgroups, test_faults and tests/unit/test_sanitizer.py.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import pytest
 import magpie as mp
 
 from . import oracle as o
-from .harness import Run, case, empty, targets
+from .harness import Run, case, empty, gang_targets, targets
+from .matrix import on_threads
 
 EVERY = pytest.mark.parametrize("target", targets(), ids=lambda t: t.name)
+EVERY_GANG = pytest.mark.parametrize("target", [*targets(), *gang_targets()], ids=lambda t: t.name)
 N = 131
 
 
@@ -39,6 +42,19 @@ def k_low_bits(x, out):
 def test_rule_01_offsets_whose_parts_are_large():
     x = np.arange(N, dtype=np.int32) * 3
     return Run(k_low_bits, (x, empty(N, mp.i32)), {1: x})
+
+
+@mp.kernel
+def k_triangle(out):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        out[i] = i * (i - 1) // 2
+
+
+@case(requires=("int64",), gangs=True)
+def test_rule_01_triangular_numbers_of_70000_elements():
+    i = np.arange(70_000)
+    return Run(k_triangle, (empty(i.size, mp.i64),), {0: i * (i - 1) // 2}, block=256)
 
 
 # --- 2: counted for ---------------------------------------------------------------------------------------------------
@@ -223,6 +239,45 @@ def test_rule_04_a_table_with_a_dynamic_index():
     return Run(k_table, (x, empty(N, mp.i32)), {1: np.array(PRIMES)[x]})
 
 
+@mp.kernel
+def k_table_2d(x, y, out):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        out[i] = TWO_D[x[i]][y[i]] * 10 + TWO_D[1][y[i]]
+
+
+@case(gangs=True)
+def test_rule_04_a_table_of_two_dimensions():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 2, N).astype(np.int32), rng.integers(0, 3, N).astype(np.int32)
+    table = np.array(TWO_D)
+    return Run(k_table_2d, (x, y, empty(N, mp.i32)), {2: table[x, y] * 10 + table[1, y]})
+
+
+@mp.kernel
+def k_ordered(data, flags, out):
+    # a workgroup hands a value to the next one through an atomic store and load
+    g = mp.workgroup_id(0)
+    if mp.thread_id(0) == 0:
+        v = 1
+        if g > 0:
+            while mp.atomic_load(flags, g - 1, order="acquire") == 0:
+                pass
+            v = data[g - 1] * 3 % 1000 + 1
+        data[g] = v
+        mp.atomic_store(flags, g, 1, order="release")
+        out[g] = v
+
+
+@case(gangs=True)
+def test_rule_04_atomic_loads_and_stores_with_an_order():
+    want = [1]
+    for _ in range(19):
+        want.append(want[-1] * 3 % 1000 + 1)
+    args = (np.zeros(20, np.int32), np.zeros(20, np.int32), empty(20, mp.i32))
+    return Run(k_ordered, args, {0: want, 1: np.ones(20), 2: want}, grid=20, block=32)
+
+
 # --- 5: uniformity ------------------------------------------------------------------------------------------------------
 @mp.kernel
 def k_temporal(x, out):
@@ -284,6 +339,37 @@ def test_rule_05_branches_on_the_quotient_of_the_thread_id():
     g = np.arange(256) // 32
     want = np.where(g % 2 == 0, x[g], np.concatenate([[0], np.cumsum(x)])[g])
     return Run(k_gang_uniform, (x, empty(256, mp.i32)), {1: want}, grid=1, block=256)
+
+
+def test_rule_05_a_barrier_under_a_branch_that_a_gang_agrees_on_is_an_error():
+    # thread_id // 32 is the same for a gang, not for the workgroup
+    @mp.kernel(workgroup=(64, 1, 1))
+    def k(out):
+        t = mp.thread_id(0)
+        if t // 32 == 0:
+            mp.barrier()
+        out[t] = 1
+
+    with pytest.raises(mp.CompileError) as caught:
+        k.launch(grid=1, block=64, args=(np.zeros(64, np.int32),), device="cpu", gang=32)
+    assert caught.value.code == "MPG_CORE_1400"
+
+
+@mp.kernel
+def k_linear_that_wraps(x, out, big: mp.u32):
+    # steps of one from lane to lane, but for the lane where the type wraps
+    i = mp.global_id(0)
+    a = mp.u8(i) + mp.u8(200)
+    b = (mp.u32(i) + big) & mp.u32(255)
+    out[i] = x[a] * 1000 + x[b]
+
+
+@case(gangs="all", blocks=(64, 100))
+def test_rule_05_a_linear_index_that_wraps_is_not_linear(block):
+    x = np.random.default_rng(0).integers(0, 999, 256).astype(np.int32)
+    i = np.arange(4 * block)
+    want = x[(i + 200) % 256] * 1000 + x[(i + 2**32 - 70) % 2**32 % 256]
+    return Run(k_linear_that_wraps, (x, empty(i.size, mp.i32), 2**32 - 70), {1: want}, grid=4, block=block)
 
 
 def test_rule_05_a_barrier_under_a_varying_branch_is_an_error():
@@ -387,7 +473,7 @@ def k_lookup(p, tab, out):
         out[i] = s
 
 
-@EVERY
+@EVERY_GANG
 def test_rule_08_an_empty_mask_reads_nothing(target):
     # the table ends at the end of a page that is followed by one that cannot be read
     import mmap
@@ -406,10 +492,45 @@ def test_rule_08_an_empty_mask_reads_nothing(target):
         out = np.zeros(70, np.int64)
         p = np.full(70, n, np.int32)
         p[::3] = np.arange(24)
-        k_lookup.launch(grid=2, block=64, args=(p, tab, out), device=target.device)
+        k_lookup.launch(grid=2, block=64, args=(p, tab, out), device=target.device, **dict(target.options))
         assert np.array_equal(out, [v * (v - 1) // 2 for v in p.tolist()])
     finally:
         libc.mprotect(ctypes.c_void_p(address + page), page, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+@mp.kernel
+def k_loops_behind_a_mask(x, out):
+    # the loop never ends for an item that is not in it
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        n = 0
+        if x[i] > 0:
+            v = x[i]
+            while v != 1:
+                v = v // 2 if v % 2 == 0 else 3 * v + 1
+                n += 1
+                if n % 3 == 0:
+                    k = v % 5
+                    while k != 0:
+                        k = k - 1
+                        n += 1
+        out[i] = n
+
+
+@case(gangs="all")
+def test_rule_08_loops_stand_behind_a_test_of_the_mask():
+    def f(v):
+        n = 0
+        while v > 0 and v != 1:
+            v = v // 2 if v % 2 == 0 else 3 * v + 1
+            n += 1
+            if n % 3 == 0:
+                n += v % 5
+        return n
+
+    # whole gangs without an item that enters, and some with one
+    x = np.where(np.arange(N) // 32 % 2 == 0, 0, np.random.default_rng(0).integers(-9, 30, N)).astype(np.int32)
+    return Run(k_loops_behind_a_mask, (x, empty(N, mp.i32)), {1: np.array([f(int(v)) for v in x])})
 
 
 @mp.kernel
@@ -473,6 +594,42 @@ def test_rule_09_arms_are_apart_and_join_again():
 
 
 @mp.kernel
+def k_rejoin(x, size, out):
+    # who continues is there again in the next trip, who breaks after the loop
+    i = mp.global_id(0)
+    size[0] = mp.subgroup.size()
+    acc = 0
+    for k in range(4):
+        acc += mp.subgroup.ballot_count(True)
+        if x[i] % 4 == k:
+            continue
+        acc += mp.subgroup.ballot_count(True) * 100
+        if x[i] + k > 9:
+            break
+    out[i] = acc + mp.subgroup.ballot_count(True) * 100000
+
+
+@case(requires=("subgroups",), gangs="all", blocks=(64, 33))
+def test_rule_09_a_continue_joins_at_the_step_and_a_break_behind_the_loop(block):
+    x = np.random.default_rng(0).integers(0, 12, block).astype(np.int32)
+
+    def expect(x, size, out):
+        w, want = int(size[0]), np.zeros(block, np.int64)
+        for a in range(0, block, w):
+            part = x[a : a + w]
+            acc, here = np.zeros(part.size, np.int64), np.ones(part.size, bool)
+            for k in range(4):
+                acc[here] += here.sum()
+                on = here & (part % 4 != k)
+                acc[on] += on.sum() * 100
+                here &= ~(on & (part + k > 9))
+            want[a : a + w] = acc + part.size * 100000
+        return {1: size, 2: want}
+
+    return Run(k_rejoin, (x, np.zeros(1, np.int32), empty(block, mp.i32)), expect, grid=1, block=block)
+
+
+@mp.kernel
 def k_negative_zero_sum(x, out):
     out[mp.global_id(0)] = mp.subgroup.sum(x[mp.global_id(0)])
 
@@ -481,6 +638,35 @@ def k_negative_zero_sum(x, out):
 def test_rule_10_the_identity_of_sum_is_negative_zero(t):
     x = np.full(5, -0.0, t.numpy)
     return Run(k_negative_zero_sum, (x, empty(5, t)), {1: x.copy()}, grid=1, block=5)
+
+
+@mp.kernel
+def k_compacted(x, size, total, scan):
+    # every third lane: adjacent lanes that take part are not adjacent lanes
+    i = mp.global_id(0)
+    size[0] = mp.subgroup.size()
+    if mp.thread_id(0) % 3 == 1:
+        total[i] = mp.subgroup.sum(x[i])
+        scan[i] = mp.subgroup.scan(x[i])
+
+
+@case(requires=("subgroups",), gangs="all")
+def test_rule_10_partial_masks_are_compacted_before_they_are_reduced():
+    from .test_subgroups import kogge_stone, lanes, tree
+
+    # 1e8 and -1e8 cancel or swallow the small ones, by the order in which they meet
+    x = np.tile(np.array([1, 1e8, 2, 3, 0.5, -1e8, 7, -1e8, 1, 1e8, 3, 5, 4], np.float32), 5)[:60].copy()
+
+    def expect(x, size, total, scan):
+        want, prefix = empty(60, mp.f32), empty(60, mp.f32)
+        for group in lanes(int(size[0]), 60):
+            active = [k for k in group if k % 3 == 1]
+            if active:
+                want[active] = tree([x[k] for k in active], lambda a, b: a + b)
+                prefix[active] = kogge_stone([x[k] for k in active], lambda a, b: a + b)
+        return {1: size, 2: want, 3: prefix}
+
+    return Run(k_compacted, (x, np.zeros(1, np.int32), empty(60, mp.f32), empty(60, mp.f32)), expect, grid=1, block=60)
 
 
 # --- 11: forward progress: see test_atomics; 12, 13: see test_shared ------------------------------------------------------------
@@ -493,6 +679,50 @@ def test_rule_11_waiting_on_a_plain_load_is_a_warning():
 
     with pytest.warns(mp.CompileWarning, match="MPG_CORE_1402"):
         k.compile(np.zeros(1, np.int32), np.zeros(1, np.int32), backend="interp")
+
+
+@mp.kernel
+def k_wait_below(flags, out):
+    # a workgroup waits on a lower one: they start in increasing order
+    g = mp.workgroup_id(0)
+    if mp.thread_id(0) == 0:
+        if g > 0:
+            while mp.atomic_load(flags, g - 1) == 0:
+                pass
+        mp.atomic_store(flags, g, 1)
+        out[g] = g
+
+
+@EVERY
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_rule_11_a_workgroup_may_wait_on_lower_ones(target, threads):
+    flags, out = np.zeros(200, np.int32), np.full(200, -1, np.int32)
+    with on_threads(threads):
+        k_wait_below.launch(grid=200, block=16, args=(flags, out), device=target.device)
+    assert np.array_equal(out, np.arange(200))
+
+
+@mp.kernel
+def k_buffers_and_shared(x, tmp, out):
+    # what an item wrote to a buffer and to shared memory is there for the others of its workgroup behind the barrier
+    t = mp.thread_id(0)
+    n = mp.workgroup_size(0)
+    base = mp.workgroup_id(0) * n
+    s = mp.shared(128, mp.i32)
+    for r in range(3):
+        tmp[base + t] = x[base + t] + r
+        s[t] = tmp[base + t] * 2
+        mp.barrier()
+        out[base + t] += tmp[base + (t + 1) % n] * 1000 + s[n - 1 - t]
+        mp.barrier()
+
+
+@case(gangs="all", blocks=(33, 128))
+def test_rule_12_a_barrier_orders_buffers_and_shared_memory(block):
+    x = np.random.default_rng(0).integers(0, 99, (3, block)).astype(np.int32)
+    want = sum(np.roll(x + r, -1, axis=1) * 1000 + (x + r)[:, ::-1] * 2 for r in range(3))
+    args = (x.ravel(), empty(x.size, mp.i32), np.zeros(x.size, np.int32))
+    return Run(k_buffers_and_shared, args, {1: x + 2, 2: want}, grid=3, block=block)
 
 
 @mp.kernel
@@ -549,7 +779,33 @@ def test_rule_15_masked_stores_leave_the_other_lanes_alone(t):
     return [Run(k_interleaved, (x, out.copy(), p), {1: np.where(i % 3 == p, x, out)}) for p in range(3)]
 
 
+@mp.kernel
+def k_alternate(out, wrong):
+    # workgroup g owns every element whose number has g's parity, and stores there again and again
+    g = mp.workgroup_id(0)
+    bad = 0
+    for r in range(400):
+        for p in range(4):
+            i = p * 64 + mp.thread_id(0)
+            if i % 2 == g:
+                if r > 0:
+                    if mp.i32(out[i]) != (r - 1) % 100:
+                        bad += 1
+                out[i] = r % 100
+    wrong[g * 64 + mp.thread_id(0)] = bad
+
+
+@pytest.mark.parametrize("t", [mp.u8, mp.i16, mp.i32, mp.f64], ids=lambda t: t.name)
 @EVERY
+def test_rule_15_masked_stores_write_nothing_back_that_another_thread_has_changed(target, t):
+    out, wrong = np.zeros(256, t.numpy), np.zeros(128, np.int32)
+    with on_threads(2):
+        k_alternate.launch(grid=2, block=64, args=(out, wrong), device=target.device)
+    assert not wrong.any()
+    assert np.all(out == 99)
+
+
+@EVERY_GANG
 def test_rule_15_masked_stores_beside_a_page_that_cannot_be_written(target):
     import mmap
 
@@ -562,7 +818,8 @@ def test_rule_15_masked_stores_beside_a_page_that_cannot_be_written(target):
         pytest.skip("mprotect is not possible here")
     try:
         out = raw[page - 4 * 37 : page].view(np.int32)
-        k_interleaved.launch(grid=1, block=64, args=(np.arange(37, dtype=np.int32), out, 1), device=target.device)
+        args = (np.arange(37, dtype=np.int32), out, 1)
+        k_interleaved.launch(grid=1, block=64, args=args, device=target.device, **dict(target.options))
         i = np.arange(37)
         assert np.array_equal(out, np.where(i % 3 == 1, i, 0))
     finally:
@@ -795,6 +1052,22 @@ def test_rule_22_fma_gives_the_rounding_error_of_a_product(t):
     return Run(k_fma_pair, (x, y, empty(100, t)), {2: o.array(exact, t)}, zero_sign=False)
 
 
+@mp.kernel
+def k_no_contraction(x, y, z, out):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        out[i] = x[i] * y[i] + z[i]
+
+
+@case(dtypes=(mp.f32, mp.f64), gangs=True)
+def test_rule_22_a_product_and_a_sum_are_two_roundings(t):
+    x, y = np.random.default_rng(5).standard_normal((2, 100)).astype(t.numpy)
+    z = -(x * y)
+    exact = [o.Fraction(a) * o.Fraction(b) + o.Fraction(c) for a, b, c in zip(*map(o.items, (x, y, z)), strict=True)]
+    assert sum(e != 0 for e in exact) > 90, "one rounding would give the error of the product"
+    return Run(k_no_contraction, (x, y, z, empty(100, t)), {3: np.zeros(100)})
+
+
 # --- 23: no poison, no nsw ----------------------------------------------------------------------------------------------------------
 @mp.kernel
 def k_wrap_compare(x, out):
@@ -831,7 +1104,51 @@ def test_rule_23_strict_floating_point(t):
     return Run(k_float_identities, (x, empty((7, 5), t)), {1: want}, grid=1)
 
 
-# --- 24: the sanitizer: see test_faults ------------------------------------------------------------------------------------------------
+# --- 24, 25: the sanitizer, dense ops ----
+@mp.kernel
+def k_race_in_order(x, out):
+    # run in ascending order this gives the right values: only happens-before tells
+    t = mp.thread_id(0)
+    s = mp.shared(64, mp.i32)
+    s[t] = x[t]
+    out[t] = s[t - 1] if t > 0 else s[0]
+
+
+def test_rule_24_a_race_is_found_whatever_the_order_of_execution():
+    for order in (None, 1, 2):
+        options = {} if order is None else {"order": order}
+        args = (np.arange(64, dtype=np.int32), np.zeros(64, np.int32))
+        reports = list(k_race_in_order.sanitize(grid=1, block=64, args=args, **options))
+        assert [r.code for r in reports] == ["MPG_SAN_1002"]
+
+
+@mp.kernel
+def k_shifted(a, b):
+    i = mp.global_id(0)
+    if i < a.shape[0]:
+        b[i] = a[i]
+
+
+def test_rule_24_two_arguments_that_overlap_share_their_shadow():
+    base = np.arange(65, dtype=np.int32)
+    reports = list(k_shifted.sanitize(grid=2, block=32, args=(base[:64], base[1:])))
+    assert "MPG_SAN_1001" in [r.code for r in reports]
+    apart = np.arange(128, dtype=np.int32)
+    assert not list(k_shifted.sanitize(grid=2, block=32, args=(apart[:64], apart[64:])))
+
+
+@mp.kernel
+def k_guarded_division(x, y, out):
+    i = mp.global_id(0)
+    if y[i] != 0:
+        out[i] = x[i] // y[i]
+
+
+def test_rule_25_a_division_that_no_active_item_makes_is_no_fault():
+    x, y = np.arange(64, dtype=np.int32), (np.arange(64) % 3).astype(np.int32)
+    assert not list(k_guarded_division.sanitize(grid=1, block=64, args=(x, y, np.zeros(64, np.int32)), checks=("divide",)))
+
+
 # --- 27: variants ------------------------------------------------------------------------------------------------------------------------
 @mp.kernel
 def k_variants(x, out):
@@ -866,6 +1183,38 @@ def test_rule_27_more_than_eight_workgroup_sizes(target):
             kernel.launch(grid=mp.cdiv(100, block), block=block, args=(x, out), device=target.device)
             assert np.array_equal(out, x + 1)
     assert len(kernel.variants()) == (9 if target.manifest.static_workgroup else 1)
+
+
+# --- 28, 29: large kernels ----
+def large_kernel(folder, statements):
+    """A kernel of many statements behind a guard, each using the value of the one before, and what it computes."""
+    import importlib.util
+
+    lines = [f"        v = (v * {3 + k % 5} + {k}) % 10007" for k in range(statements)]
+    file = folder / f"large{statements}.py"
+    head = ["import magpie as mp", "", "@mp.kernel", "def kernel(x, out):", "    i = mp.global_id(0)", "    if i < x.shape[0]:", "        v = x[i]"]
+    file.write_text("\n".join([*head, *lines, "        out[i] = v", ""]))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def compute(x):
+        v = x.astype(np.int64)
+        for k in range(statements):
+            v = (v * (3 + k % 5) + k) % 10007
+        return v
+
+    return module.kernel, compute
+
+
+@EVERY
+@pytest.mark.parametrize("statements", [60, 260])
+def test_rules_28_29_kernels_beyond_the_limits_of_inlining_and_recursion(target, statements, tmp_path):
+    kernel, compute = large_kernel(tmp_path, statements)
+    x, out = np.arange(50, dtype=np.int32), np.full(64, 7, np.int32)
+    kernel.launch(grid=1, block=64, args=(x, out), device=target.device)
+    assert np.array_equal(out[:50], compute(x))
+    assert np.all(out[50:] == 7)
 
 
 # --- 31: offsets ------------------------------------------------------------------------------------------------------------------------------

@@ -237,6 +237,34 @@ def test_shuffles(t):
 
 
 @mp.kernel
+def k_far_shuffles(x, size, far, a, b, c):
+    # lane numbers of a narrow type that wraps, of one without a sign, and far beyond 32 bits
+    i = mp.global_id(0)
+    size[0] = mp.subgroup.size()
+    lane = mp.subgroup.lane()
+    a[i] = mp.subgroup.shuffle(x[i], mp.u8(lane) + mp.u8(254))
+    b[i] = mp.subgroup.shuffle_up(x[i], far[0] - mp.u32(1)) + mp.subgroup.shuffle_down(x[i], mp.u32(lane) + far[0])
+    c[i] = mp.subgroup.shuffle(x[i], mp.i64(lane) + (mp.i64(1) << 32)) + mp.subgroup.shuffle_up(x[i], mp.u8(200))
+
+
+@case(requires=SG, gangs="all")
+def test_shuffles_from_far_lanes_give_the_own_value():
+    x, far = np.arange(64, dtype=np.int32), np.array([2**32 - 1], np.uint32)
+
+    def expect(x, size, *_):
+        w, lane = int(size[0]), np.arange(64) % int(size[0])
+        near = (lane + 254) % 256
+        one = np.where(near < w, x - lane + np.minimum(near, w - 1), x)
+        # lane + 2^32 - 1 wraps to lane - 1: from there on it is a distance like any other
+        step = (lane - 1) % 2**32
+        down = np.where(lane + step < w, x + np.minimum(step, w), x)
+        return {1: size, 3: one, 4: x + down, 5: x + x}
+
+    args = (x, np.zeros(1, np.int32), far, *(empty(64, mp.i32) for _ in range(3)))
+    return Run(k_far_shuffles, args, expect, grid=1)
+
+
+@mp.kernel
 def k_votes(x, size, ballot, any_, all_, elect, count, rank):
     i = mp.global_id(0)
     size[0] = mp.subgroup.size()

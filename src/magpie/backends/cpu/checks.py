@@ -94,7 +94,7 @@ class ChecksMixin(MemoryMixin):
         inside: Mask | None = None
         uniform = ""
         for dim, (v, arg) in enumerate(zip(indices, node.args, strict=False)):
-            v = self.as_index(v, arg.dtype)
+            v = self.as_index(v, arg)
             extent = self.env.launch.extent(array, dim)
             if v.kind == 0:
                 ok = c.op(f"icmp ult i64 {v.text}, {extent}")

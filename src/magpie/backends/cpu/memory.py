@@ -17,6 +17,7 @@ from magpie.backends.llvm.emitter import Block, constant, leaf_offset, memory_el
 from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Buffer, ConstArray, Node
 from magpie.ir.ops import OPS
+from magpie.passes.narrow_index import full
 
 __all__ = ["Address", "MemoryMixin"]
 
@@ -84,8 +85,13 @@ class MemoryMixin(GangBase):
             return str(int(a) * int(b))
         return self.c.op(f"mul i64 {a}, {b}")
 
-    def as_index(self, v: Value, t: DType) -> Value:
-        """An index operand as 64-bit scalars, or a vector of any width."""
+    def as_index(self, v: Value, node: Node) -> Value:
+        """The operand ``node`` of an access as 64-bit scalars, or a vector of any width."""
+        t = node.dtype
+        if v.kind == 1 and t.kind == "uint" and v.elem != "i64" and self.env.ranges.of(node) == full(t):
+            # a line in its own type, which may wrap around between two lanes; where a signed one does, its lanes lie
+            # out of bounds on both sides
+            v = Value(2, self.lanes(v), v.elem)
         if v.kind == 2 or v.elem == "i64":
             if v.kind == 2 and t.kind == "uint" and v.elem != "i64":
                 wide = self.c.op(f"zext <{self.w} x {v.elem}> {v.text} to <{self.w} x i64>")
@@ -97,7 +103,7 @@ class MemoryMixin(GangBase):
             return self.uni(text, "i64")
         if isinstance(v.stride, int):
             return self.lin(text, "i64", v.stride)
-        return self.lin(text, "i64", self.c.op(f"sext {v.elem} {v.stride} to i64"))
+        return self.lin(text, "i64", self.c.op(f"{how} {v.elem} {v.stride} to i64"))
 
     def address(self, node: Node, indices: list[Value]) -> Address:
         array: Array = node.attrs["array"]
@@ -107,7 +113,7 @@ class MemoryMixin(GangBase):
         fixed, line, vector, vector_elem = "0", "0", "", "i64"
         narrow = self.env.kernel.facts.small and not self.env.checked
         for dim, (v, arg) in enumerate(zip(indices, node.args, strict=False)):
-            v = self.as_index(v, arg.dtype)
+            v = self.as_index(v, arg)
             stride = launch.stride(array, dim)
             if v.kind == 2:
                 # spans are below 2**31, so only the low bits of an offset matter (RULES 1)

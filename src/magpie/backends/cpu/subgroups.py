@@ -189,7 +189,9 @@ class SubgroupMixin(MemoryMixin):
         index_type = node.args[1].dtype
         vt, vi = f"<{w} x {elem}>", f"<{w} x i32>"
         # saturate to i32, so that no far index looks like a near one
-        if where.kind == 2:
+        if where.kind == 1 and where.elem == "i64" and self.env.ranges.fits32(node.args[1]):
+            index = self.lanes(where, "i32")
+        elif where.kind:
             wide = self.lanes(where)
             if int(where.elem[1:]) > 32:
                 low, high = self.vector.lit(-(1 << 30), where.elem), self.vector.lit(1 << 30, where.elem)
@@ -200,15 +202,12 @@ class SubgroupMixin(MemoryMixin):
                     wide = self.vector.intrinsic("umin", where.elem, [wide, high])
                 index = c.op(f"trunc <{w} x {where.elem}> {wide} to {vi}")
             elif where.elem == "i32":
-                index = wide
+                most = self.vector.lit(1 << 30, "i32")
+                index = wide if index_type.kind == "int" else self.vector.intrinsic("umin", "i32", [wide, most])
             else:
                 index = c.op(f"{'sext' if index_type.kind == 'int' else 'zext'} <{w} x {where.elem}> {wide} to {vi}")
-        elif where.kind == 1:
-            index = self.lanes(where, "i32") if where.elem == "i64" else self.lanes(where)
-            if where.elem not in ("i64", "i32"):
-                index = c.op(f"sext <{w} x {where.elem}> {index} to {vi}")
         else:
-            one = self.as_index(where, index_type).text
+            one = self.as_index(where, node.args[1]).text
             one = self.scalar.intrinsic("smin", "i64", [one, str(1 << 30)])
             one = self.scalar.intrinsic("smax", "i64", [one, str(-(1 << 30))])
             index = self.splat_in(c.at_block, c.op(f"trunc i64 {one} to i32"), "i32")
@@ -246,7 +245,7 @@ class SubgroupMixin(MemoryMixin):
             return v
         if where.kind != 0:
             where = self.lane_value(where, self.first_lane(self.mask))
-        lane = self.as_index(where, node.args[1].dtype).text
+        lane = self.as_index(where, node.args[1]).text
         if lane.startswith("%"):
             lane = c.op(f"and i64 {lane}, {w - 1}")
         else:
