@@ -153,3 +153,23 @@ def test_two_level_reduction(block):
     x = np.random.default_rng(n).integers(-(10**12), 10**12, 2 * n)
     want = x.reshape(2, n).sum(1)
     return Run(k_two_levels, (x, empty(2, mp.i64)), {1: want}, grid=2, block=block)
+
+
+@mp.kernel
+def k_sums(a: mp.Array[mp.f32, 2], b: mp.Array[mp.f32, 2], c: mp.Array[mp.f32, 2]):
+    # rows that share their loads of b, in workgroups with more and with fewer rows than are taken at once
+    j, i = mp.global_id(0), mp.global_id(1)
+    if i < c.shape[0] and j < c.shape[1]:
+        total = mp.f32(0)
+        for k in range(a.shape[1]):
+            total += a[i, k] * b[k, j]
+        c[i, j] = total
+
+
+@case(blocks=((16, 1), (16, 2), (8, 3), (16, 6), (24, 5), (16, 7), (32, 8), (8, 20), (4, 16), (33, 12)), gangs=True)
+def test_rows_taken_together(block):
+    m, k, n = 43, 19, 70
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-8, 8, s).astype(np.float32) for s in ((m, k), (k, n)))
+    grid = (mp.cdiv(n, block[0]), mp.cdiv(m, block[1]))
+    return Run(k_sums, (a, b, empty((m, n), mp.f32)), {2: a @ b}, grid=grid, block=block)

@@ -97,6 +97,13 @@ class GangLoops(Arena):
         c = self.c
         return c.op(f"add i64 {c.op(f'mul i64 {z}, {self.launch.size(1)}')}, {y}"), y, z
 
+    def place(self, number: str) -> tuple[str, str, str]:
+        """(row number, y, z) of a row number."""
+        c, y = self.c, self.launch.size(1)
+        if self.launch.size(2) == "1":
+            return number, number, "0"
+        return number, c.op(f"urem i64 {number}, {y}"), c.op(f"udiv i64 {number}, {y}")
+
     def in_row(self, row: tuple[str, str, str], gang: str) -> Coordinates:
         """The place of gang number ``gang`` of a row; its number is needed for context memory only."""
         c, at = self.c, copy_with(self.at)
@@ -118,12 +125,12 @@ class GangLoops(Arena):
             teams = c.op(f"udiv i64 {c.op(f'add i64 {rows}, {size - 1}')}, {size}")
         team = self.count("t", teams, ends)
         first = c.op(f"mul i64 {team}, {size}") if team != "0" else "0"
-        left = c.op(f"sub i64 {rows}, {first}")
-        whole = c.op(f"icmp sge i64 {left}, {size}")
+        left, whole = str(size), ""  # conditions of a whole team; "" where it is known to be one
+        if not (rows.isdigit() and int(rows) % size == 0):
+            left = c.op(f"sub i64 {rows}, {first}")
+            whole = c.op(f"icmp sge i64 {left}, {size}")
         numbers = [c.op(f"add i64 {first}, {k}") for k in range(size)]
-        places = [
-            (n, c.op(f"urem i64 {n}, {launch.size(1)}"), c.op(f"udiv i64 {n}, {launch.size(1)}")) for n in numbers
-        ]
+        places = [self.place(n) for n in numbers]
         gang = self.count("g", self.rows_gangs(), ends)
         together, apart, done = c.block("team"), c.block("apart"), c.block("ran")
         spots = [self.in_row(place, gang) for place in places]
@@ -131,16 +138,21 @@ class GangLoops(Arena):
         for at in spots:
             full, assumed = self.agreement(run, at, done)
             if full:
-                whole = c.op(f"and i1 {whole}, {full}")
-        c.cbr(whole, together, apart)
+                whole = c.op(f"and i1 {whole}, {full}") if whole else full
+        if whole:
+            c.cbr(whole, together, apart)
+        else:
+            c.br(together)
         c.place(together)
         self.team_copy(run, spots, assumed, done)
+        if not whole:
+            c.place(done)
+            return
         c.place(apart)
         inner: list[Callable[[], None]] = []
         count = self.sc.scalar.intrinsic("smin", "i64", [left, str(size)])
         one = c.op(f"add i64 {first}, {self.count('r', count, inner)}")
-        place = (one, c.op(f"urem i64 {one}, {launch.size(1)}"), c.op(f"udiv i64 {one}, {launch.size(1)}"))
-        self.gang(run, self.in_row(place, gang))
+        self.gang(run, self.in_row(self.place(one), gang))
         for end in inner:
             end()
         c.br(done)

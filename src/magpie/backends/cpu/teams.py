@@ -112,9 +112,17 @@ def team_size(nodes: Region, env: Env, common: Common) -> int:
     for node in nodes:
         if node.op in ("if", "loop") and _has_sums(node, env, common, node.op == "if"):
             vectors = max(1, env.layout.width * 32 // env.target.vector_bits)
-            size = _SUMS // vectors
-            return size if size >= 2 else 1
+            return _divided(_SUMS // vectors, env.kernel.known_workgroup)
     return 1
+
+
+def _divided(size: int, workgroup: tuple[int, int, int] | None) -> int:
+    """A team of about ``size`` gangs that leaves no rows over, where the workgroup is known to have such rows."""
+    if workgroup is not None:
+        rows = workgroup[1] * workgroup[2]
+        size = min(size, rows)
+        size = next((n for n in range(size, size // 2, -1) if rows % n == 0), size)
+    return max(1, size)
 
 
 def _has_sums(node: Node, env: Env, common: Common, guard: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
+from magpie.backends.cpu.regions import holds_barrier
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.llvm.codegen import HostTarget
 from magpie.dtypes import DType
@@ -15,6 +16,8 @@ __all__ = ["choose_width", "hot_bits", "mask_bits"]
 # Vector registers that values of a loop may take; some are left for what is computed in between.
 _REGISTERS = {True: 30, False: 14}
 
+# What a gang under a mask costs beside one of full lanes, and a loop with one vector in flight beside one with two.
+_MASKED, _ALONE = 2.0, 1.35
 
 _NOT_LANES = ("const", "param", "subgroup_ballot")
 
@@ -37,25 +40,43 @@ def mask_bits(kernel: Kernel, shapes: Shapes, target: HostTarget) -> int:
 
 
 def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
-    """Lanes of a gang. A loop hides its latencies with several vectors in flight, as many as the registers hold."""
+    """Lanes of a gang. A loop hides its latencies with several vectors in flight, as many as the registers hold.
+
+    A loop around a barrier does not count: it is the workgroup's, and what lives in it lies in memory.
+    """
     native = target.vector_bits // max(32, hot_bits(kernel))
-    vectors = 2
+    vectors, even = 2, False
     rows = any(n.op in ("thread_id", "global_id") and n.attrs["dim"] > 0 for n in walk(kernel.body))
-    loops = [n for n in walk(kernel.body) if n.op == "loop"]
+    loops = [n for n in walk(kernel.body) if n.op == "loop" and not holds_barrier(n)]
     if loops and rows and target.has_avx512:  # teams of gangs keep more sums, and rows are often 16 or 32 long
         vectors = 1 if all(n.attrs.get("counted") is not None for n in loops) else 2
     elif loops and not rows:
         shapes = analyse_shapes(kernel, Layout(native * 2, True, kernel.known_workgroup), ranges)
         needed = max(_live(loop, shapes) for loop in loops)
+        even = not any(loop in shapes.ragged for loop in loops)
         room = _REGISTERS[target.has_avx512] // (needed + 1)
         # one running sum: the more memory a trip touches in a row, the better for TLB and prefetcher
         vectors = 8 if needed <= 2 or room >= 8 else 4 if room >= 4 else 2
     width = max(4, min(64, native * vectors))
     size = kernel.known_workgroup
-    if size is not None:
-        while width > 4 and size[0] < width:
-            width //= 2
-    return width
+    return width if size is None else _fit(width, native, size[0], even)
+
+
+def _fit(width: int, native: int, row: int, even: bool) -> int:
+    """The width of at most ``width`` lanes that covers ``row`` work-items at the least cost.
+
+    The last gang of a row runs under a mask if lanes are left over. ``even``: all lanes leave their loops together, so
+    that masks cost little beside what wide gangs gain. Measured at rows of 24, 33, 48, 100 and 1000 work-items.
+    """
+    fitting = [w for w in (64, 32, 16, 8, 4) if w <= width]
+    if even:
+        return next((w for w in fitting if w <= row), fitting[-1])
+
+    def cost(w: int) -> float:
+        gangs = row // w + (_MASKED if row % w else 0)
+        return gangs * max(w, native) * (_ALONE if w <= native else 1)
+
+    return min(fitting, key=cost)
 
 
 def _live(loop: Node, shapes: Shapes) -> int:
