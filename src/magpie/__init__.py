@@ -45,7 +45,7 @@ _EXPORTS: dict[str, str] = {
             "abs acos asin atan atan2 bitcast cbrt ceil clz copysign cos cosh ctz erf exp exp2 expm1 floor fma "
             "fmod frexp hypot isfinite isinf isnan ldexp log log10 log1p log2 max maximum min minimum popcount "
             "pow remainder round rsqrt select sin sinh sqrt tan tanh trunc "
-            "subgroup e inf nan pi tau "
+            "subgroup workgroup e inf nan pi tau "
         ),
     }.items()
     for name in names.split()
@@ -164,6 +164,7 @@ if TYPE_CHECKING:
     from magpie.language import trap as trap
     from magpie.language import trunc as trunc
     from magpie.language import uniform as uniform
+    from magpie.language import workgroup as workgroup
     from magpie.language import workgroup_id as workgroup_id
     from magpie.language import workgroup_size as workgroup_size
     from magpie.runtime.buffer import Buffer as Buffer

@@ -103,6 +103,15 @@ def gang_targets() -> list[Target]:
     ]
 
 
+def subgroup_targets() -> list[Target]:
+    """Targets that emulate subgroups of another size than their own, at each size."""
+    return [
+        Target(f"{t.name}-s{n}", t.device, t.manifest, (("subgroup_size", n),), any_size=True)
+        for t in targets()
+        for n in t.manifest.subgroup_sizes
+    ]
+
+
 @functools.cache
 def known_failures() -> tuple[tuple[str, str], ...]:
     """(pattern of a test's name, reason) of each line of known_failures.txt."""
@@ -130,27 +139,29 @@ def case(
     blocks: Sequence[Any] = (None,),
     grids: Sequence[Any] = (None,),
     gangs: bool | str = False,
+    subgroups: bool | str = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a test of a function that gives a `Run` or several: one test a target, dtype, block and grid.
 
     The function takes those of ``t``, ``block`` and ``grid`` that it names.  A dtype may be a tuple of dtypes; all must
     be there.  ``gangs=True`` adds gang widths where a backend has gangs: one a row, in turn, and all of them for
-    ``gangs="all"`` and in a full run.  Those launches run code for any workgroup size, all others code for their own.
+    ``gangs="all"`` and in a full run.  ``subgroups`` does the same with subgroup sizes.  Those launches run code
+    for any workgroup size, all others code for their own.
     """
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         wanted = set(inspect.signature(make).parameters)
         rows = []
         combinations = list(itertools.product(dtypes, blocks, grids))
-        every = gangs == "all" or full_size()
         turn = len(make.__name__)  # another width first for each case
         plan = [(target, row) for target in targets() for row in combinations]
-        for k, row in enumerate(combinations if gangs else ()):
-            widths = gang_targets()
-            if widths and not every:
-                picked = {(turn + k) % len(GANGS)} | ({(turn + 2) % len(GANGS)} if len(combinations) == 1 else set())
-                widths = [w for n, w in enumerate(widths) if n % len(GANGS) in picked]
-            plan += [(target, row) for target in widths]
+        for asked, widths in ((gangs, gang_targets()), (subgroups, subgroup_targets())):
+            for k, row in enumerate(combinations if asked else ()):
+                chosen = widths
+                if asked != "all" and not full_size():
+                    picked = {(turn + k) % len(GANGS), *([(turn + 2) % len(GANGS)] if len(combinations) == 1 else ())}
+                    chosen = [w for n, w in enumerate(widths) if n % len(GANGS) in picked]
+                plan += [(target, row) for target in chosen]
         for target, (t, block, grid) in plan:
             types = () if t is None else t if isinstance(t, tuple) else (t,)
             needs = [*requires, *(TYPE_CAPABILITY[u.name] for u in types if getattr(u, "name", "") in TYPE_CAPABILITY)]

@@ -39,7 +39,7 @@ def k_ids(size, lane, sid, count):
     count[i] = mp.subgroup.count()
 
 
-@case(requires=SG, gangs=True, blocks=(1, 16, 33, 64, 256))
+@case(requires=SG, subgroups="all", blocks=(1, 16, 33, 64, 256))
 def test_ids(block):
     def expect(size, *_):
         w, t = int(size[0]), np.arange(block * 2) % block
@@ -59,7 +59,7 @@ def k_reductions(x, size, total, low, high):
     high[i] = mp.subgroup.max(x[i])
 
 
-@case(dtypes=NUMS, requires=SG, gangs=True)
+@case(dtypes=NUMS, requires=SG, gangs=True, subgroups=True)
 def test_sum_min_max(t):
     block, grid = 40, 2
     x = o.plain(t, block * grid)
@@ -115,7 +115,7 @@ def k_partial_mask(x, size, out):
         out[i] = -mp.subgroup.max(x[i])
 
 
-@case(dtypes=(mp.i32, mp.i64, mp.i16), requires=SG, gangs=True, blocks=(16, 33, 64))
+@case(dtypes=(mp.i32, mp.i64, mp.i16), requires=SG, gangs=True, subgroups=True, blocks=(16, 33, 64))
 def test_reduction_under_a_partial_mask(t, block):
     x = np.random.default_rng(0).integers(0, 99, block).astype(t.numpy)
 
@@ -151,7 +151,7 @@ def kogge_stone(values, f):
     return v
 
 
-@case(dtypes=(mp.f32, mp.f64), requires=SG, gangs="all")
+@case(dtypes=(mp.f32, mp.f64), requires=SG, subgroups="all")
 def test_float_sum_and_scan_have_a_fixed_order(t):
     # RULES 10: active lanes are compacted; reduce is a binary tree over ranks, scan is Kogge-Stone over ranks
     block = 56
@@ -215,7 +215,7 @@ def k_shuffles(x, size, a, b, c, d, e):
     e[i] = mp.subgroup.broadcast(v, 0)
 
 
-@case(dtypes=o.ALL, requires=SG, gangs=True)
+@case(dtypes=o.ALL, requires=SG, gangs=True, subgroups=True)
 def test_shuffles(t):
     block = 64
     x = o.values(t, block)
@@ -265,7 +265,7 @@ def test_shuffles_from_far_lanes_give_the_own_value():
 
 
 @mp.kernel
-def k_votes(x, size, ballot, any_, all_, elect, count, rank):
+def k_votes(x, size, ballot, any_, all_, elect, count, rank, first):
     i = mp.global_id(0)
     size[0] = mp.subgroup.size()
     c = x[i] > 2
@@ -276,15 +276,16 @@ def k_votes(x, size, ballot, any_, all_, elect, count, rank):
         elect[i] = mp.subgroup.elect()
         count[i] = mp.subgroup.ballot_count(c)
         rank[i] = mp.subgroup.ballot_rank(c)
+        first[i] = mp.subgroup.is_first()
 
 
-@case(requires=SG, gangs="all", blocks=(1, 16, 33, 64))
+@case(requires=SG, subgroups="all", blocks=(1, 16, 33, 64))
 def test_votes_under_a_partial_mask(block):
     x = np.random.default_rng(block).integers(0, 10, block).astype(np.int32)
 
     def expect(x, size, *_):
         ballot, count, rank = np.full(block, 77, np.uint64), np.full(block, 77, np.int32), np.full(block, 77, np.int32)
-        any_, all_, elect = (np.ones(block, bool) for _ in range(3))
+        any_, all_, elect, first = (np.ones(block, bool) for _ in range(4))
         for group in lanes(int(size[0]), block):
             active = [(lane, k) for lane, k in enumerate(group) if x[k] != 0]
             bits = sum(1 << lane for lane, k in active if x[k] > 2)
@@ -295,7 +296,8 @@ def test_votes_under_a_partial_mask(block):
                 elect[k] = n == 0
                 count[k] = bits.bit_count()
                 rank[k] = (bits & ((1 << lane) - 1)).bit_count()
-        return {1: size, 2: ballot, 3: any_, 4: all_, 5: elect, 6: count, 7: rank}
+                first[k] = lane == 0  # elect is the lowest active lane, this is lane 0
+        return {1: size, 2: ballot, 3: any_, 4: all_, 5: elect, 6: count, 7: rank, 8: first}
 
     args = (
         x,
@@ -304,6 +306,7 @@ def test_votes_under_a_partial_mask(block):
         *(empty(block, mp.bool_) for _ in range(3)),
         empty(block, mp.i32),
         empty(block, mp.i32),
+        empty(block, mp.bool_),
     )
     return Run(k_votes, args, expect, grid=1, block=block)
 
@@ -319,7 +322,7 @@ def k_in_divergent_loop(x, size, out):
     out[i] = acc
 
 
-@case(requires=SG, gangs="all", blocks=(16, 33, 64))
+@case(requires=SG, subgroups="all", blocks=(16, 33, 64))
 def test_reduction_in_a_divergent_loop(block):
     x = np.random.default_rng(0).integers(0, 9, block).astype(np.int32)
 

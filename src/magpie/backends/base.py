@@ -31,6 +31,8 @@ class Manifest:
     alignment: int = 16
     # Code that knows the workgroup size is faster: launches are specialised on it (`Facts.workgroup`).
     static_workgroup: bool = False
+    # What `launch(subgroup_size=)` may ask for; empty where the device has one size.
+    subgroup_sizes: tuple[int, ...] = ()
 
 
 @record

@@ -7,7 +7,7 @@ from magpie.language import declare as _d
 from magpie.language import indexing as _i
 from magpie.language import numeric as _n
 from magpie.language import special as _s
-from magpie.language import subgroup
+from magpie.language import subgroup, workgroup
 from magpie.language.atomics import *  # noqa: F403
 from magpie.language.declare import *  # noqa: F403
 from magpie.language.indexing import *  # noqa: F403
@@ -20,4 +20,17 @@ tau = 6.283185307179586
 inf = float("inf")
 nan = float("nan")
 
-__all__ = [*_a.__all__, *_d.__all__, *_i.__all__, *_n.__all__, *_s.__all__, "e", "inf", "nan", "pi", "subgroup", "tau"]
+__all__ = [
+    *_a.__all__,
+    *_d.__all__,
+    *_i.__all__,
+    *_n.__all__,
+    *_s.__all__,
+    "e",
+    "inf",
+    "nan",
+    "pi",
+    "subgroup",
+    "tau",
+    "workgroup",
+]

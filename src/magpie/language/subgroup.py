@@ -126,3 +126,8 @@ def all(cond: Any) -> Any:
 @_sub
 def elect() -> Any:
     """True for the lowest active lane only."""
+
+
+@_sub
+def is_first() -> Any:
+    """True for lane 0, whether other lanes are active or not."""

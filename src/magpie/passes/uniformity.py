@@ -410,7 +410,8 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
                 doubtful = _barrier_warning(found, barrier, context.node, node)
         if doubtful is not None:
             result.append(doubtful)
-    return result
+    # what was inlined may hold several barriers, all at the place of the call
+    return [d for k, d in enumerate(result) if d not in result[:k]]
 
 
 def _around(found: Uniformity, barrier: Node) -> list[_Context]:

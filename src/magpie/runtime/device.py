@@ -78,6 +78,11 @@ class Device:
         return self._info.subgroup_size
 
     @property
+    def subgroup_sizes(self) -> tuple[int, ...]:
+        """What `launch(subgroup_size=)` may ask for."""
+        return self._info.manifest.subgroup_sizes or (self.subgroup_size,)
+
+    @property
     def memory_total(self) -> int:
         """Bytes of memory; 0 where the vendor does not tell."""
         return self._info.memory_total
@@ -98,6 +103,7 @@ class Device:
             "max_shared_bytes": self.max_shared_bytes,
             "max_buffers": self.max_buffers,
             "subgroup_size": self.subgroup_size,
+            "subgroup_sizes": self.subgroup_sizes,
             "memory_total": self.memory_total,
             "capabilities": tuple(sorted(self.capabilities)),
             **self._info.properties,

@@ -89,6 +89,17 @@ def check_limit(block: Dims, limit: int, backend: str, device: str) -> None:
         raise error
 
 
+def check_subgroup_size(size: int, sizes: tuple[int, ...], backend: str, device: str) -> None:
+    """Raises LaunchValueError when the device has no subgroups of that size; 0 asks for none in particular."""
+    if size and size not in sizes:
+        raise LaunchValueError(
+            f"subgroup_size={size!r}, and {device} has {', '.join(map(str, sizes))}",
+            backend=backend,
+            diagnostic="MPG_LAUNCH_1021",
+            help="leave it out to take the device's own, or run on the cpu, which emulates any of 4, 8, 16, 32 and 64",
+        )
+
+
 def _suggest(block: Dims, limit: int) -> str:
     x, y, z = block
     while x * y * z > limit:

@@ -19,7 +19,7 @@ from magpie.language.declare import Array, ArrayAnnotation
 from magpie.records import record
 from magpie.runtime.arguments import bind, check_constant, describe_args, signature
 from magpie.runtime.compiling import compile_artifact, with_facts
-from magpie.runtime.grid import parse_block, show_dims
+from magpie.runtime.grid import check_subgroup_size, parse_block, show_dims
 from magpie.runtime.specialise import Lowering, Specialisation, Variant
 from magpie.runtime.types import struct_type
 
@@ -65,19 +65,27 @@ def compile_kernel(
     checked: bool | None,
     variant: str,
     workgroup: Any,
+    subgroup_size: int,
 ) -> Artifact:
     """See `Kernel.compile`."""
     if variant not in ("fast", "general"):
         raise LaunchValueError(f"variant= takes 'fast' or 'general'; got {variant!r}")
-    id_ = find_backend(backend).id
+    manifest = find_backend(backend).manifest
+    if manifest.subgroup_sizes:
+        check_subgroup_size(subgroup_size, manifest.subgroup_sizes, manifest.id, f"backend {manifest.id}")
     wanted = kernel.checked if checked is None else checked
     options = Options(
-        arch=arch, checked=knobs.checked() if wanted is None else wanted, gang=gang or (knobs.cpu_gang() or 0)
+        arch=arch,
+        checked=knobs.checked() if wanted is None else wanted,
+        gang=gang or (knobs.cpu_gang() or 0),
+        subgroup_size=subgroup_size,
     )
     size = _size(kernel, workgroup)
     if size is not None and variant == "general":
         raise LaunchValueError("the general variant takes any workgroup size; leave out workgroup= or variant=")
-    return compile_artifact(_lowered(kernel, args, kwargs), Variant(variant == "fast", False, size), id_, options)
+    return compile_artifact(
+        _lowered(kernel, args, kwargs), Variant(variant == "fast", False, size), manifest.id, options
+    )
 
 
 def _size(kernel: Kernel, workgroup: Any) -> Dims | None:

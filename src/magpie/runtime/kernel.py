@@ -80,7 +80,7 @@ class Kernel:
             )
         grid, block, stream, shared_bytes = (*items, None, None, None)[:4]
         try:
-            return self._launcher(grid, block, (None, stream, shared_bytes, None, None, None))
+            return self._launcher(grid, block, (None, stream, shared_bytes, None, None, None, None))
         except MagpieError as error:
             raise clean(error) from None
 
@@ -97,12 +97,15 @@ class Kernel:
         gang: int | None = None,
         checked: bool | None = None,
         backend: str | None = None,
+        subgroup_size: int | None = None,
     ) -> None:
         """Launch with everything named.
 
         `device` ("cuda:0") or `backend` ("cpu") says where; left out, the arrays' device or the best one is used.
         `shared_bytes` is only checked: the host computes what dynamic shared arrays need. `gang` is the number of
-        work-items that the cpu runs as lanes (4 to 64). `checked` compiles bounds, assert and division checks in.
+        work-items that the cpu runs as lanes (4 to 64). `subgroup_size` is the width that subgroup operations see: the
+        cpu and the interpreter take 4, 8, 16, 32 and 64, so that a kernel written for a GPU's width gives its results
+        anywhere. `checked` compiles bounds, assert and division checks in.
         Raises LaunchTypeError, LaunchValueError or GpuError before anything runs, and CompileError.
         """
         if not isinstance(args, tuple | list):
@@ -112,7 +115,8 @@ class Kernel:
                 help="write args=(x,) for a single argument",
             )
         try:
-            launcher = self._launcher(grid, block, (device, stream, shared_bytes, gang, checked, backend))
+            options = (device, stream, shared_bytes, gang, checked, backend, subgroup_size)
+            launcher = self._launcher(grid, block, options)
             launcher(*args, **(kwargs or {}))
         except MagpieError as error:
             raise clean(error) from None
@@ -156,6 +160,7 @@ class Kernel:
         checked: bool | None = None,
         variant: str = "fast",
         workgroup: int | tuple[int, ...] | None = None,
+        subgroup_size: int = 0,
         **kwargs: Any,
     ) -> Artifact:
         """Compile for a backend, with no device needed; the result has `.blob .text .layout .extension .save(path)`.
@@ -167,7 +172,9 @@ class Kernel:
         from magpie.runtime import inspection
 
         try:
-            return inspection.compile_kernel(self, args, kwargs, backend, arch, gang, checked, variant, workgroup)
+            return inspection.compile_kernel(
+                self, args, kwargs, backend, arch, gang, checked, variant, workgroup, subgroup_size
+            )
         except MagpieError as error:
             raise clean(error) from None
 

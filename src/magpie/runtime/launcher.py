@@ -23,7 +23,7 @@ from magpie.runtime.device import Device
 from magpie.runtime.device import device as find_device
 from magpie.runtime.driver import Call, Dims, LaunchShape
 from magpie.runtime.extents import Extents, extents_function
-from magpie.runtime.grid import check_limit, parse_block, parse_grid
+from magpie.runtime.grid import check_limit, check_subgroup_size, parse_block, parse_grid
 from magpie.runtime.keys import SMALL
 from magpie.runtime.specialise import GENERAL, Specialisation, Variant
 from magpie.runtime.stream import Stream
@@ -47,6 +47,7 @@ class LaunchOptions:
     gang: int | None = None
     checked: bool | None = None
     backend: str | None = None
+    subgroup_size: int | None = None
 
 
 class Launcher:
@@ -117,6 +118,7 @@ class Launcher:
                 f"the stream belongs to {stream.device.id}, and the launch runs on {device.id}", backend=device.backend
             )
         check_limit(self.block, device.max_workgroup_size, device.backend, device.name)
+        check_subgroup_size(self.options.subgroup_size or 0, device.subgroup_sizes, device.backend, device.name)
         keys = [k for k in found.keys if k is not None]
         items = 1
         for g, b in zip(self.grid, self.block, strict=True):
@@ -174,6 +176,7 @@ class Launcher:
         options = Options(
             checked=knobs.checked() if checked is None else checked,
             gang=self.options.gang or knobs.cpu_gang() or 0,
+            subgroup_size=self.options.subgroup_size or 0,
         )
         specialiser = self.kernel._specialiser()
         if variant.fast:
@@ -309,6 +312,17 @@ def _checked_options(options: LaunchOptions) -> LaunchOptions:
     gang = options.gang
     if gang is not None and gang not in (4, 8, 16, 32, 64):
         raise LaunchValueError(f"gang= takes 4, 8, 16, 32 or 64; got {gang!r}")
+    size = options.subgroup_size
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise LaunchTypeError(
+            f"subgroup_size= takes a whole number of work-items; got {size!r}", diagnostic="MPG_LAUNCH_1021"
+        )
+    if size is not None and gang is not None and gang != size:
+        raise LaunchValueError(
+            f"gang={gang} and subgroup_size={size}: the cpu runs a subgroup as one gang",
+            diagnostic="MPG_LAUNCH_1021",
+            help="give one of them",
+        )
     if options.stream is not None:
         # CUDA's and numba's way to say "the default stream" is 0.
         if options.stream != 0 and not isinstance(options.stream, Stream):

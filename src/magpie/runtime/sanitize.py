@@ -94,28 +94,36 @@ def sanitize(
     checks: Iterable[str] | str = knobs.SANITIZE_DEFAULT,
     race: str = "default",
     order: int | None = None,
+    subgroup_size: int | None = None,
 ) -> list[Report]:
     """Run one launch on the interpreter under the sanitizer; the arrays get their results as from any launch.
 
     checks: any of race, bounds, uninit, barrier, divide, overflow.  race="strict" also reports concurrent stores of one
-    value.  order=seed permutes the order of work-items at stores and atomics, and of workgroups.
+    value.  order=seed permutes the order of work-items at stores and atomics, and of workgroups.  subgroup_size is as
+    for `kernel.launch`.
     """
     session = _Session(make_checks(checks, race), order)
     try:
-        found = _on_interp(kernel, grid, block, session, tuple(args), kwargs or {})
+        found = _on_interp(kernel, grid, block, subgroup_size, session, tuple(args), kwargs or {})
     except MagpieError as error:
         raise clean(error) from None
     return found
 
 
 def _on_interp(
-    kernel: Kernel, grid: Any, block: Any, session: _Session, args: tuple[Any, ...], kwargs: dict[str, Any]
+    kernel: Kernel,
+    grid: Any,
+    block: Any,
+    subgroup_size: int | None,
+    session: _Session,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> list[Report]:
     from magpie.runtime.arguments import bind, signature
     from magpie.runtime.launcher import Launcher as MakeLauncher
     from magpie.runtime.launcher import LaunchOptions
 
-    launcher = MakeLauncher(kernel, grid, block, LaunchOptions(backend="interp"))
+    launcher = MakeLauncher(kernel, grid, block, LaunchOptions(backend="interp", subgroup_size=subgroup_size))
     parameters = kernel.parameters
     found = signature(parameters, bind(kernel.__name__, parameters, args, kwargs))
     if 0 in launcher.grid:
@@ -137,7 +145,8 @@ def active(launcher: Launcher, values: tuple[Any, ...]) -> None:
         session = replace(session, reports=[])
     else:
         session = _Session(make_checks(knobs.sanitize()), silent=False)
-    found = _on_interp(launcher.kernel, launcher.grid, launcher.block, session, values, {})
+    size = launcher.options.subgroup_size
+    found = _on_interp(launcher.kernel, launcher.grid, launcher.block, size, session, values, {})
     with _lock:
         if _collecting:
             _merge(_collecting[-1].reports, found)

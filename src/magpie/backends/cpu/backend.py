@@ -34,6 +34,7 @@ class CpuBackend(Backend):
         max_shared_bytes=1 << 26,
         alignment=1,
         static_workgroup=True,
+        subgroup_sizes=(4, 8, 16, 32, 64),
     )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:

@@ -32,7 +32,8 @@ def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: Ho
     ready = prepared(kernel)
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
     known = ranges(ready)
-    width = options.gang or (options.subgroup_size if has_subgroups else 0)
+    # a gang is a subgroup, so what the launch says of subgroups counts for kernels that can tell
+    width = (options.subgroup_size if has_subgroups else 0) or options.gang
     if not width and has_subgroups and kernel.facts != Facts():
         # A kernel sees how large a subgroup is, and must not see facts: the same size whatever the launch.
         plain = prepared(replace(kernel, facts=Facts()))

@@ -11,7 +11,9 @@ from magpie.ir.layout import WORD8, KernelLayout, compute_layout
 from magpie.ir.nodes import Kernel
 from magpie.ir.ops import OPS
 
-__all__ = ["BACKEND", "InterpBackend"]
+__all__ = ["BACKEND", "SUBGROUP", "InterpBackend"]
+
+SUBGROUP = 32  # of a launch that does not choose its own
 
 # Tile products and device-side allocation are rows that only GPU backends implement.
 _MISSING = frozenset({"tensor_cores", "device_malloc"})
@@ -38,6 +40,7 @@ class InterpBackend(Backend):
         max_workgroup_size=1024,
         max_shared_bytes=1 << 20,
         alignment=1,
+        subgroup_sizes=(4, 8, 16, 32, 64),
     )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
@@ -57,7 +60,8 @@ class InterpBackend(Backend):
 
         text = print_kernel(kernel)
         program = Program(_prepare(kernel), kernel)
-        return Artifact(self.id, kernel.name, text.encode(), layout, self.extension, text, payload=program)
+        info = {"subgroup_size": options.subgroup_size or SUBGROUP}
+        return Artifact(self.id, kernel.name, text.encode(), layout, self.extension, text, info, program)
 
     @property
     def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:

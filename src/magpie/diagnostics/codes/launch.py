@@ -127,3 +127,10 @@ _d("MPG_LAUNCH_1020", ERROR, "Overlapping arrays", """
     Two arguments share memory in a way that the device cannot honour: it copies arrays to its own memory, and would
     make two out of one. Pass one array and offsets, or copies.
     """)
+_d("MPG_LAUNCH_1021", ERROR, "Subgroup size that the device does not have", """
+    A GPU has subgroups of one size, or of a few. The cpu and the interpreter emulate 4, 8, 16, 32 and 64, whatever the
+    processor's vectors hold; there a gang is a subgroup, so that gang= cannot say something else.
+
+    wrong:  k.launch(grid=g, block=256, args=(x,), device="cpu", subgroup_size=12)
+    right:  k.launch(grid=g, block=256, args=(x,), device="cpu", subgroup_size=32)
+    """)

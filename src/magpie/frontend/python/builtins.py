@@ -19,7 +19,7 @@ from magpie.ir.layout import HOST_OPS, HostEnv, evaluate
 from magpie.ir.nodes import Array, HostExpr, LocalArray, Node, PtrType, Region, SharedArray
 from magpie.language.declare import struct_type
 
-__all__: list[str] = []
+__all__ = ["KINDS", "choice", "reduction_operand"]
 
 Args = dict[str, Val]
 
@@ -79,6 +79,14 @@ for _name_, _op in (
     ("elect", "subgroup_elect"),
 ):
     BUILTINS[f"subgroup.{_name_}"] = _plain(_op)
+
+
+@handler("subgroup.is_first")
+def _is_first(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
+    lane = fx.emit(e, "subgroup_lane")
+    return Num(fx.b.emit("eq", lane, fx.b.const(0, index)))
+
+
 BUILTINS["subgroup.barrier"] = _plain("subgroup_barrier", False)
 BUILTINS["barrier"] = _plain("barrier", False)
 BUILTINS["grid_sync"] = _plain("grid_sync", False)
@@ -349,18 +357,19 @@ def _atomic_store(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
 
 
 # --- subgroups --------------------------------------------------------------------------------------------------------
-_KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
+KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
+
+_OF_BOOLS = {
+    "subgroup": "use mp.subgroup.ballot_count, any or all; or int(x)",
+    "workgroup": 'use int(x); or mp.workgroup.reduce(x, "or")',
+}
 
 
-def _operand(fx: Fx, e: ast.Call, val: Val, kind: str) -> Node:
-    node = node_of(fx, val, e, f"mp.subgroup.{_name(e)}")
+def reduction_operand(fx: Fx, e: ast.Call, val: Val, kind: str, among: str) -> Node:
+    """The operand of a reduction or scan with ``kind`` among a "subgroup" or a "workgroup"."""
+    node = node_of(fx, val, e, f"mp.{among}.{_name(e)}")
     if node.dtype.is_bool and kind in ("add", "mul", "min", "max"):
-        raise fx.fail(
-            "MPG_PY_1018",
-            f"mp.subgroup.{_name(e)} of a bool",
-            e,
-            help="use mp.subgroup.ballot_count, any or all; or int(x)",
-        )
+        raise fx.fail("MPG_PY_1018", f"mp.{among}.{_name(e)} of a bool", e, help=_OF_BOOLS[among])
     if node.dtype.is_float and kind in ("and", "or", "xor"):
         raise fx.fail(
             "MPG_PY_1018", f"{kind!r} of {node.dtype}", e, help="reinterpret the bits with mp.bitcast(x, mp.u32)"
@@ -370,7 +379,7 @@ def _operand(fx: Fx, e: ast.Call, val: Val, kind: str) -> Node:
 
 def _reduce(kind: str) -> Handler:
     def lower(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
-        return Num(fx.emit(e, "subgroup_reduce", _operand(fx, e, args["x"], kind), kind=kind))
+        return Num(fx.emit(e, "subgroup_reduce", reduction_operand(fx, e, args["x"], kind, "subgroup"), kind=kind))
 
     return lower
 
@@ -381,15 +390,19 @@ for _name_, _kind in (("sum", "add"), ("prod", "mul"), ("min", "min"), ("max", "
 
 @handler("subgroup.reduce")
 def _reduce_any(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
-    kind = choice(fx, e, args["op"], "op", _KINDS)
-    return Num(fx.emit(e, "subgroup_reduce", _operand(fx, e, args["x"], kind), kind=kind))
+    kind = choice(fx, e, args["op"], "op", KINDS)
+    return Num(fx.emit(e, "subgroup_reduce", reduction_operand(fx, e, args["x"], kind, "subgroup"), kind=kind))
 
 
 @handler("subgroup.scan")
 def _scan(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
-    kind = choice(fx, e, args["op"], "op", _KINDS)
+    kind = choice(fx, e, args["op"], "op", KINDS)
     exclusive = bool(static_value(fx, args["exclusive"], e, "exclusive"))
-    return Num(fx.emit(e, "subgroup_scan", _operand(fx, e, args["x"], kind), kind=kind, exclusive=exclusive))
+    return Num(
+        fx.emit(
+            e, "subgroup_scan", reduction_operand(fx, e, args["x"], kind, "subgroup"), kind=kind, exclusive=exclusive
+        )
+    )
 
 
 def _shuffle(op: str, name: str) -> Handler:

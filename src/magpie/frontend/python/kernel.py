@@ -15,6 +15,7 @@ from magpie.frontend.python import loops as _loops
 from magpie.frontend.python import mathematics as _mathematics
 from magpie.frontend.python import statements as _statements
 from magpie.frontend.python import views as _views
+from magpie.frontend.python import workgroups as _workgroups
 from magpie.frontend.python.arith import DEFAULTS
 from magpie.frontend.python.context import Fx, Module
 from magpie.frontend.python.dependencies import Dependencies
@@ -31,7 +32,7 @@ from magpie.passes.access import infer
 __all__ = ["lower_kernel"]
 
 # These modules register what they lower; naming them here keeps the imports.
-_REGISTERED = (_builtins, _calls, _loops, _mathematics, _statements, _views)
+_REGISTERED = (_builtins, _calls, _loops, _mathematics, _statements, _views, _workgroups)
 
 
 def lower_kernel(

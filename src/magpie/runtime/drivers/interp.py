@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from magpie.backends.interp.backend import SUBGROUP
 from magpie.backends.registry import backend
 from magpie.dtypes import DType, StructType, bf16
 from magpie.ir.layout import BufferField, KernelLayout
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from magpie.backends.interp.engine import Program
 
 __all__ = ["InterpDriver"]
-
-_SUBGROUP = 32
 
 
 class InterpDriver(HostDriver):
@@ -36,7 +35,7 @@ class InterpDriver(HostDriver):
                 name="reference interpreter",
                 index=0,
                 manifest=backend("interp").manifest,
-                subgroup_size=_SUBGROUP,
+                subgroup_size=SUBGROUP,
                 memory_total=hostmem.total_bytes(),
                 backends=("interp",),
             ),
@@ -46,23 +45,23 @@ class InterpDriver(HostDriver):
         program = artifact.payload
         if program is None:
             raise self.unsupported("an artifact of the interpreter only runs in the process that made it")
-        return _Loaded(program, artifact.layout, bool(options.get("checked")))
+        return _Loaded(program, artifact, bool(options.get("checked")))
 
 
 class _Loaded:
-    def __init__(self, program: Program, layout: KernelLayout, checked: bool) -> None:
+    def __init__(self, program: Program, artifact: Artifact, checked: bool) -> None:
         self.program = program
-        self.layout = layout
+        self.layout = artifact.layout
+        self.subgroup_size: int = artifact.info["subgroup_size"]
         self.checked = checked
 
     def bind(self, shape: LaunchShape) -> Call:
         from magpie.runtime.sanitize import run_program
 
-        program, layout, checked = self.program, self.layout, self.checked
+        program, layout, checked, size = self.program, self.layout, self.checked, self.subgroup_size
 
         def call(*words: Any) -> None:
-
-            run_program(program, shape, host_arguments(program, layout, words), checked, _SUBGROUP)
+            run_program(program, shape, host_arguments(program, layout, words), checked, size)
 
         return call
 

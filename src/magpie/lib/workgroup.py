@@ -1,0 +1,114 @@
+"""Operations among all work-items of a workgroup, on subgroup operations, shared memory and barriers.
+
+`mp.workgroup.sum` and its like call these (`magpie.frontend.python.workgroups`). Every work-item of the workgroup gets
+here, or none: the barriers see to it. Each function begins with a barrier, so that it may be called again, in a loop
+too, while others still read what the call before left in shared memory.
+
+`reduce` combines neighbours: 0 with 1, 2 with 3, then pairs of pairs, where an absent partner changes nothing.
+Subgroups are runs of a power of two of work-items and combine in the same way, so that this is one tree over the
+workgroup, and the result does not depend on the size of a subgroup. `scan` is Kogge-Stone within a subgroup, and again
+over runs of subgroups, so its rounding does.
+"""
+
+# mypy: disable-error-code="valid-type, no-untyped-def"
+
+from __future__ import annotations
+
+from typing import Any
+
+import magpie as mp
+
+__all__ = ["broadcast", "reduce", "scan"]
+
+# More subgroups no workgroup has: 1,024 work-items, and 4 in the smallest subgroup of any target.
+_SUBGROUPS = 256
+
+
+@mp.func
+def combine(op: mp.constexpr, a, b) -> Any:
+    """``a (op) b``."""
+    if op == "add":
+        return a + b
+    if op == "mul":
+        return a * b
+    if op == "min":
+        return min(a, b)
+    if op == "max":
+        return max(a, b)
+    if op == "and":
+        return a & b
+    if op == "or":
+        return a | b
+    return a ^ b
+
+
+@mp.func
+def reduce(x, op: mp.constexpr, dtype: mp.constexpr) -> Any:
+    """The reduction of ``x`` over the workgroup, read at a constant address: the same for all, also to the compiler."""
+    parts = mp.shared(_SUBGROUPS, dtype)
+    lane = mp.subgroup.lane()
+    size = mp.subgroup.size()
+    part = mp.subgroup.reduce(x, op)
+    mp.barrier()
+    if lane == 0:
+        parts[mp.subgroup.id()] = part
+    mp.barrier()
+    if mp.subgroup.id() == 0:
+        # There is a second subgroup where this does anything, so the first one is full.
+        n = mp.subgroup.count()
+        while n > 1:
+            for base in range(0, n, size):
+                if base + lane < n:
+                    part = mp.subgroup.reduce(parts[base + lane], op)
+                mp.subgroup.barrier()
+                if lane == 0:
+                    parts[base // size] = part
+            mp.subgroup.barrier()
+            n = mp.cdiv(n, size)
+    mp.barrier()
+    return parts[0]
+
+
+@mp.func
+def scan(x, op: mp.constexpr, exclusive: mp.constexpr, dtype: mp.constexpr) -> Any:
+    """The prefix reduction of ``x`` in the order of the work-items' linear numbers."""
+    parts = mp.shared(_SUBGROUPS, dtype)
+    lane = mp.subgroup.lane()
+    size = mp.subgroup.size()
+    own = mp.subgroup.id()
+    last = mp.subgroup.count() - 1
+    here = mp.subgroup.scan(x, op)
+    mp.barrier()
+    if lane == size - 1:
+        parts[own] = here  # of full subgroups: nobody comes after a partial one
+    mp.barrier()
+    if own == 0:
+        # parts[k] becomes the reduction of the subgroups up to k.
+        for base in range(0, last, size):
+            if base + lane < last:
+                part = mp.subgroup.scan(parts[base + lane], op)
+                if base > 0:
+                    part = combine(op, parts[base - 1], part)
+                parts[base + lane] = part
+            mp.subgroup.barrier()
+    mp.barrier()
+    if exclusive:
+        here = mp.subgroup.scan(x, op, exclusive=True)
+    if own > 0:
+        before = parts[own - 1]
+        if exclusive and lane == 0:
+            here = before
+        else:
+            here = combine(op, before, here)
+    return here
+
+
+@mp.func
+def broadcast(x, item, dtype: mp.constexpr) -> Any:
+    """The value of ``x`` in the work-item with the linear number ``item``."""
+    place = mp.shared(1, dtype)
+    mp.barrier()
+    if item == mp.thread_id(0) + mp.workgroup_size(0) * (mp.thread_id(1) + mp.workgroup_size(1) * mp.thread_id(2)):
+        place[0] = x
+    mp.barrier()
+    return place[0]
