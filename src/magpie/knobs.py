@@ -272,7 +272,7 @@ checked = _flag(
 
 dump: Knob[tuple[str, ...]] = _knob(
     "MAGPIE_DUMP", lambda: (), "nothing",
-    "a comma list of stage names (kir, llvm, asm, ptx, spv, wgsl, msl, ...) or all",
+    "a comma list of stage names (kir, regions, llvm, asm, ptx, spv, wgsl, msl, ...) or all",
     _parse_names,
     "Prints these stages of every kernel that is compiled, to standard error or into MAGPIE_DUMP_DIR.",
 )  # fmt: skip

@@ -117,7 +117,7 @@ def test_masks_across_blocks_are_full_width_without_mask_registers() -> None:
 
 
 def test_stages_are_in_order_and_show_text() -> None:
-    assert list(BACKEND.stages) == ["kir", "prepared", "llvm", "llvm-opt", "asm"]
+    assert list(BACKEND.stages) == ["kir", "prepared", "regions", "llvm", "llvm-opt", "asm"]
     for show in BACKEND.stages.values():
         assert show(guarded_copy(), Options())
 

@@ -21,7 +21,7 @@ from magpie.ir.nodes import (
     Slot,
 )
 
-__all__ = ["print_expr", "print_kernel", "print_type"]
+__all__ = ["Printer", "print_expr", "print_kernel", "print_type"]
 
 
 def print_type(type_: Any) -> str:
@@ -50,7 +50,9 @@ def _literal(value: Any, type_: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class _Printer:
+class Printer:
+    """Lines of text, and the names of values, slots and arrays in it. A value keeps the name of its first line."""
+
     def __init__(self, locations: bool) -> None:
         self.lines: list[str] = []
         self.names: dict[Node, str] = {}
@@ -89,8 +91,7 @@ class _Printer:
         info = node.info
         head = ""
         if node.type is not None or node.op == "call":  # call_result names its call
-            self.names[node] = f"%{len(self.names)}"
-            head = self.names[node] + " = "
+            head = self.names.setdefault(node, f"%{len(self.names)}") + " = "
         if node.op == "const":
             text = f"const {self.attr(node.attrs['value'], node.type)}: {node.type}"
         elif node.op in ("load", "store", "atomic_rmw", "atomic_cas", "atomic_load", "atomic_store"):
@@ -138,7 +139,7 @@ def _host_shape(shape: tuple[int | HostExpr, ...]) -> str:
 
 def print_kernel(kernel: Kernel, locations: bool = True) -> str:
     """The whole module: signature, facts, arrays, functions, body."""
-    p = _Printer(locations)
+    p = Printer(locations)
     for param in kernel.params:
         if isinstance(param, Buffer):
             p.unique(param, param.name)

@@ -53,7 +53,7 @@ class CpuBackend(Backend):
 
     @property
     def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
-        names = ("kir", "prepared", "llvm", "llvm-opt", "asm")
+        names = ("kir", "prepared", "regions", "llvm", "llvm-opt", "asm")
         return {name: _stage(name) for name in names}
 
     def warm_up(self) -> None:

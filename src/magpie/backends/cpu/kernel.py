@@ -25,7 +25,7 @@ from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, Slot, walk
 from magpie.passes.narrow_index import Ranges
 
-__all__ = ["Emitted", "emit_kernel"]
+__all__ = ["Emitted", "KernelEmitter", "kernel_emitter"]
 
 # Kernels of more nodes get one copy of their code, and loops over lanes in place of unrolled ones (RULES 28).
 _LARGE = 800
@@ -40,7 +40,7 @@ class Emitted:
     externals: tuple[str, ...]
 
 
-class _Kernel(GangLoops):
+class KernelEmitter(GangLoops):
     """One kernel on its way to text."""
 
     def __init__(self, env: Env, plan: Plan) -> None:
@@ -220,7 +220,7 @@ class _Kernel(GangLoops):
             c.place(on)
 
 
-def emit_kernel(
+def kernel_emitter(
     kernel: Kernel,
     original: Kernel,
     layout: KernelLayout,
@@ -229,8 +229,8 @@ def emit_kernel(
     ranges: Ranges,
     *,
     checked: bool = False,
-) -> Emitted:
-    """LLVM text of a prepared kernel with forwarded slots. ``original`` is the kernel before structs were split."""
+) -> KernelEmitter:
+    """What emits a prepared kernel with forwarded slots. ``original`` is the kernel before structs were split."""
     shapes = analyse_shapes(kernel, lanes, ranges)
     module = Module()
     module.node("!{}")
@@ -247,4 +247,4 @@ def emit_kernel(
     env.large = large
     env.library = library_call(env, fast)
     env.record_word = abi.EXTENT_WORD + abi.dynamic_extents(layout)
-    return _Kernel(env, make_plan(kernel, shapes)).emit()
+    return KernelEmitter(env, make_plan(kernel, shapes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from magpie.backends.base import Artifact, Options
-from magpie.backends.cpu.kernel import Emitted, emit_kernel
+from magpie.backends.cpu.kernel import Emitted, KernelEmitter, kernel_emitter
 from magpie.backends.cpu.lane_shapes import forward_slots
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.skips import branches_for_jumps
@@ -27,8 +27,8 @@ def prepared(kernel: Kernel) -> Kernel:
     return forward_slots(branches_for_jumps(prepare(kernel)))
 
 
-def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> Emitted:
-    """The kernel's module."""
+def emitter(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> KernelEmitter:
+    """What emits the kernel's module: its gang width is chosen, its shapes are known, and it is cut at barriers."""
     ready = prepared(kernel)
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
     known = ranges(ready)
@@ -51,7 +51,12 @@ def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: Ho
     size = ready.known_workgroup
     one_row = size is not None and size[1] == size[2] == 1
     lanes = Layout(width, rows=one_row or not has_subgroups, workgroup=size)
-    return emit_kernel(ready, kernel, layout, target, lanes, known, checked=options.checked)
+    return kernel_emitter(ready, kernel, layout, target, lanes, known, checked=options.checked)
+
+
+def llvm_text(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> Emitted:
+    """The kernel's module."""
+    return emitter(kernel, layout, options, target).emit()
 
 
 def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
@@ -86,7 +91,12 @@ def show(kernel: Kernel, options: Options, stage: str) -> str:
     if stage == "prepared":
         return print_kernel(prepared(kernel))
     target = codegen.host_target()
-    text = llvm_text(kernel, compute_layout(kernel), options, target).text
+    layout = compute_layout(kernel)
+    if stage == "regions":
+        from magpie.backends.cpu.regions_text import print_regions
+
+        return print_regions(emitter(kernel, layout, options, target))
+    text = llvm_text(kernel, layout, options, target).text
     if stage == "llvm":
         return text
     if stage == "llvm-opt":
