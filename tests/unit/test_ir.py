@@ -23,7 +23,7 @@ from magpie.dtypes import (
     u64,
 )
 from magpie.ir.builder import Builder
-from magpie.ir.layout import HostEnv, KernelLayout, compute_layout, evaluate, scalar_places
+from magpie.ir.layout import HostEnv, KernelLayout, compute_layout, evaluate, folded, scalar_places
 from magpie.ir.nodes import Buffer, Kernel, Node, Scalar, SharedArray, Slot, walk
 from magpie.ir.ops import OPS, Effect
 from magpie.ir.printer import print_kernel
@@ -201,3 +201,12 @@ def test_host_expressions_wrap_like_index() -> None:
     assert evaluate(("mod", -7, 0), env) == 0
     assert evaluate(("mul", ("const", 1 << 62), 4), env) == 0
     assert evaluate(("workgroup_size", 0), env) == 64
+
+
+def test_host_expressions_that_a_workgroup_size_decides() -> None:
+    both = ("mul", ("workgroup_size", 0), ("add", ("cast", "i32", ("workgroup_size", 1)), 1))
+    assert folded(both, (8, 3, 1)) == 32
+    assert folded(both, None) is None
+    assert folded(5, None) == folded(("const", 5), (1, 1, 1)) == 5
+    for leaf in (("param", "n"), ("extent", "m", 0), ("stride", "m", 0), ("num_workgroups", 0)):
+        assert folded(("min", ("workgroup_size", 0), leaf), (8, 3, 1)) is None

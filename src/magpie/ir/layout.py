@@ -24,6 +24,7 @@ __all__ = [
     "SharedField",
     "compute_layout",
     "evaluate",
+    "folded",
     "scalar_places",
 ]
 
@@ -244,3 +245,18 @@ def evaluate(expr: int | HostExpr, env: HostEnv) -> int:
     if head == "cast":  # ("cast", dtype name, operand)
         return _wrap(evaluate(expr[2], env), by_name(expr[1]))
     return _wrap(int(_HOST_OPS[head](*(evaluate(e, env) for e in expr[1:]))))
+
+
+def folded(expr: int | HostExpr, workgroup: tuple[int, int, int] | None) -> int | None:
+    """The value of an expression that asks for nothing but a workgroup size which is known; None for any other."""
+    if isinstance(expr, int):
+        return expr
+    if workgroup is None or not _of_workgroup(expr):
+        return None
+    return evaluate(expr, HostEnv({}, {}, {}, workgroup, (0, 0, 0)))
+
+
+def _of_workgroup(expr: HostExpr) -> bool:
+    if expr[0] in ("param", "extent", "stride", "num_workgroups"):
+        return False
+    return expr[0] in ("const", "workgroup_size") or all(_of_workgroup(e) for e in expr if isinstance(e, tuple))

@@ -6,7 +6,7 @@ from magpie.backends.cpu import abi
 from magpie.backends.cpu.values import Value
 from magpie.backends.llvm.emitter import Code, element, memory_element
 from magpie.dtypes import DType, StructType, leaf_name, leaves
-from magpie.ir.layout import BufferField, KernelLayout, ScalarField
+from magpie.ir.layout import BufferField, KernelLayout, ScalarField, folded
 from magpie.ir.nodes import Array, Buffer, Kernel, Node
 
 __all__ = ["Launch"]
@@ -86,8 +86,8 @@ class Launch:
         """An extent as text of an i64."""
         if isinstance(array, Buffer):
             return self.load(self.buffers[array.name].extents + 8 * dim)
-        size = array.shape[dim]  # type: ignore[attr-defined]
-        if isinstance(size, int):
+        size = folded(array.shape[dim], self.kernel.known_workgroup)  # type: ignore[attr-defined]
+        if size is not None:
             return str(size)
         return self.tail(self.shared_word[self.shared_name(array)] + dim)
 
