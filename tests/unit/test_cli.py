@@ -56,12 +56,12 @@ def test_version(invoke):
 def test_help_lists_the_commands(invoke):
     done = invoke("--help")
     assert done.exit_code == 0
-    for name in ("run", "check", "devices", "explain", "knobs", "version"):
+    for name in ("run", "check", "build", "devices", "explain", "knobs", "version"):
         assert f"\n  {name} " in done.output
     assert invoke().output == done.output, "no arguments: the same help"
 
 
-@pytest.mark.parametrize("name", ["run", "check", "devices", "explain", "knobs", "version"])
+@pytest.mark.parametrize("name", ["run", "check", "build", "devices", "explain", "knobs", "version"])
 def test_every_command_has_help(invoke, name):
     done = invoke(name, "-h")
     assert done.exit_code == 0

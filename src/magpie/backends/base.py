@@ -40,7 +40,7 @@ class Options:
     """What an artifact depends on besides the kernel. Part of every cache key, so plain values only."""
 
     arch: str = ""
-    opt_level: int = 2
+    opt_level: int | None = None  # 0 to 3; None = the backend decides per kernel
     checked: bool = False
     gang: int = 0  # cpu: work-items per gang, 0 = chosen per kernel
     subgroup_size: int = 0  # 0 = the target's own

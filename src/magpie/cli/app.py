@@ -73,6 +73,35 @@ def check(
 
 
 @app.command()
+def build(
+    file: _File,
+    backend: Annotated[
+        str, typer.Option("--backend", "-b", metavar="ID", help="Compile for this backend: cpu, cuda, hip, ...")
+    ] = "cpu",
+    opt: Annotated[
+        str | None,
+        typer.Option("--opt", "-O", metavar="LEVEL", help="O0, O1, O2 or O3; left out, as for a launch."),
+    ] = None,
+    emit: Annotated[
+        list[str] | None,
+        typer.Option("--emit", metavar="STAGE", help="Write this stage too, as text: kir, llvm, asm, ... Repeatable."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where files are written.")] = Path("."),
+    checked: Annotated[
+        bool | None, typer.Option("--checked/--unchecked", help="Compile bounds, assert and division checks in.")
+    ] = None,
+) -> None:
+    """Compile every kernel of a file and write the code, without running anything.
+
+    The file is imported (not as __main__), and every kernel in it whose parameters are annotated is compiled, for
+    contiguous arrays.  Code is vectorised at every level.  The exit status is 1 if there is any error.
+    """
+    from magpie.cli.build import build_command
+
+    raise typer.Exit(build_command(file, backend, opt, emit or [], out, checked))
+
+
+@app.command()
 def devices(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
 ) -> None:

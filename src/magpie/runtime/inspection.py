@@ -66,6 +66,7 @@ def compile_kernel(
     variant: str,
     workgroup: Any,
     subgroup_size: int,
+    opt: str | None,
 ) -> Artifact:
     """See `Kernel.compile`."""
     if variant not in ("fast", "general"):
@@ -76,6 +77,7 @@ def compile_kernel(
     wanted = kernel.checked if checked is None else checked
     options = Options(
         arch=arch,
+        opt_level=_level(opt),
         checked=knobs.checked() if wanted is None else wanted,
         gang=gang or (knobs.cpu_gang() or 0),
         subgroup_size=subgroup_size,
@@ -88,6 +90,14 @@ def compile_kernel(
     )
 
 
+def _level(opt: str | None) -> int | None:
+    if opt is None:
+        return None
+    if opt not in ("O0", "O1", "O2", "O3"):
+        raise LaunchValueError(f"opt= takes 'O0', 'O1', 'O2' or 'O3'; got {opt!r}")
+    return int(opt[1])
+
+
 def _size(kernel: Kernel, workgroup: Any) -> Dims | None:
     """A workgroup size that code is asked for, None where it is for any or declared."""
     if workgroup is None:
@@ -97,7 +107,13 @@ def _size(kernel: Kernel, workgroup: Any) -> Dims | None:
 
 
 def inspect_kernel(
-    kernel: Kernel, stage: str, args: Sequence[Any], kwargs: dict[str, Any], backend: str | None, workgroup: Any
+    kernel: Kernel,
+    stage: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    backend: str | None,
+    workgroup: Any,
+    opt: str | None,
 ) -> str:
     """See `Kernel.inspect`."""
     name = stage.lower()
@@ -107,6 +123,7 @@ def inspect_kernel(
         # A stage that several backends have is shown by the one that a launch would use.
         candidates = list(dict.fromkeys([knobs.backend() or "cpu", *backend_ids()]))
     known: list[str] = []
+    level = _level(opt)
     size = _size(kernel, workgroup)
     for id_ in candidates:
         try:
@@ -120,7 +137,7 @@ def inspect_kernel(
             ir = _lowered(kernel, args, kwargs).kernel
             if size is None and (last := _last_launch(kernel, args, kwargs)) is not None:
                 size = last.variant.workgroup
-            options = Options(checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
+            options = Options(opt_level=level, checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
             return found.stages[name](with_facts(ir, Variant(True, False, size)), options)
     raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
 

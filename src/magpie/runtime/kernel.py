@@ -161,19 +161,21 @@ class Kernel:
         variant: str = "fast",
         workgroup: int | tuple[int, ...] | None = None,
         subgroup_size: int = 0,
+        opt: str | None = None,
         **kwargs: Any,
     ) -> Artifact:
         """Compile for a backend, with no device needed; the result has `.blob .text .layout .extension .save(path)`.
 
         An argument is a dtype (mp.f32), `mp.Array[mp.f32, 2]`, an array or a number; parameters with a full annotation
         may be left out. `variant` is "fast" (contiguous arrays that do not overlap) or "general" (nothing assumed).
-        `workgroup` is the only workgroup size that the code will be launched with; None: any.
+        `workgroup` is the only workgroup size that the code will be launched with; None: any. `opt` is "O0" to "O3",
+        the level of the code generator; None: as for a launch.
         """
         from magpie.runtime import inspection
 
         try:
             return inspection.compile_kernel(
-                self, args, kwargs, backend, arch, gang, checked, variant, workgroup, subgroup_size
+                self, args, kwargs, backend, arch, gang, checked, variant, workgroup, subgroup_size, opt
             )
         except MagpieError as error:
             raise clean(error) from None
@@ -184,17 +186,18 @@ class Kernel:
         *args: Any,
         backend: str | None = None,
         workgroup: int | tuple[int, ...] | None = None,
+        opt: str | None = None,
         **kwargs: Any,
     ) -> str:
         """The text of a stage ("kir", "llvm", "asm", ...; see `stages`) for such arguments, as for `compile`.
 
         Without arguments: of the kernel's annotations, or else of what it was launched with last. `workgroup` shows the
-        code of launches with that size.
+        code of launches with that size, `opt` that of a level ("O0" to "O3").
         """
         from magpie.runtime import inspection
 
         try:
-            return inspection.inspect_kernel(self, stage, args, kwargs, backend, workgroup)
+            return inspection.inspect_kernel(self, stage, args, kwargs, backend, workgroup, opt)
         except MagpieError as error:
             raise clean(error) from None
 

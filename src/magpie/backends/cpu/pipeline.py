@@ -76,9 +76,12 @@ def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Ar
 
 
 def _level(text: str, options: Options) -> int:
-    """O1 for large modules: most of the speed at half the compile time (RULES 28); O0 for huge ones."""
+    """What was asked for; else O1 for large modules, most of the speed at half the compile time (RULES 28), and O0 for
+    huge ones. LLVM's levels have nothing to do with vectors here: the text that it gets consists of them."""
+    if options.opt_level is not None:
+        return options.opt_level
     lines = text.count("\n")
-    return 0 if lines > 60000 else min(options.opt_level, 1) if lines > 4000 else options.opt_level
+    return 0 if lines > 60000 else 1 if lines > 4000 else 2
 
 
 def show(kernel: Kernel, options: Options, stage: str) -> str:
@@ -100,5 +103,5 @@ def show(kernel: Kernel, options: Options, stage: str) -> str:
     if stage == "llvm":
         return text
     if stage == "llvm-opt":
-        return codegen.optimize(text, target, opt_level=options.opt_level)
-    return codegen.emit_assembly(text, target, opt_level=options.opt_level)
+        return codegen.optimize(text, target, opt_level=_level(text, options))
+    return codegen.emit_assembly(text, target, opt_level=_level(text, options))
