@@ -11,7 +11,8 @@ Launch block (`args`), 8-byte words, 8-byte aligned
     0, 1, 2     num_workgroups x, y, z (each at least 1; fewer than 2**48 work-items along each dimension)
     3, 4, 5     workgroup_size x, y, z
     6           bytes from which an output is written past the cache (see `magpie.backends.cpu.streaming`)
-    7 ...       for every *dynamic* shared array in layout order, its extents in order, each evaluated on the host
+    7           work-items of the launch
+    8 ...       for every *dynamic* shared array in layout order, its extents in order, each evaluated on the host
     last        address of the record buffer; there only if ``info["records"]`` is true
     ==========  ================================================================================================
 
@@ -39,6 +40,7 @@ __all__ = [
     "ENTRY",
     "EXTENT_WORD",
     "GRID_WORD",
+    "ITEMS_WORD",
     "RECORD_HEADER",
     "RECORD_WORDS",
     "STREAM_WORD",
@@ -54,7 +56,8 @@ ENTRY = "kernel_range"
 GRID_WORD = 0
 BLOCK_WORD = 3
 STREAM_WORD = 6
-EXTENT_WORD = 7
+ITEMS_WORD = 7
+EXTENT_WORD = 8
 ARENA_ALIGN = 64
 
 # Header words of the record buffer: capacity in words after the header, words used (may exceed the capacity: those

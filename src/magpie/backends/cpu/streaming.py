@@ -120,31 +120,35 @@ class Streams:
         """How a full gang's store of consecutive elements goes past the cache; None if it never does."""
         if node not in self.stores:
             return None
-        size = self.width * itemsize
-        whole, follows = size % _LINE == 0, not self.stores[node] and size >= _PIECE
+        buffer, size = node.attrs["array"], self.width * itemsize
+        row = self.row(buffer)
+        short = row.isdigit() and int(row) < _LONG_ROW
+        whole, follows = size % _LINE == 0, size >= _PIECE and not (self.stores[node] or short)
         if not (whole or follows):
             return None
-        return Past(self.mask(node.attrs["array"], whole, follows), follows)
+        return Past(self.mask(buffer, whole, follows), follows)
 
     def mask(self, buffer: Buffer, whole: bool, follows: bool) -> str:
         """The bits that must be zero in an address: all, if the store has to be an ordinary one."""
         found = self.masks.get((buffer, whole, follows))
-        if found is not None:
-            return found
-        mask = str(_LINE - 1) if whole else "-1"
-        if follows:
-            mask = self.entry(f"select i1 {self.long_row(buffer)}, i64 {_PIECE - 1}, i64 {mask}")
-        mask = self.entry(f"select i1 {self.is_large(buffer)}, i64 {mask}, i64 -1")
-        self.masks[buffer, whole, follows] = mask
-        return mask
+        if found is None:
+            mask = str(_LINE - 1) if whole else "-1"
+            row = self.row(buffer)
+            if follows and row.isdigit():
+                mask = str(_PIECE - 1)
+            elif follows:
+                long = self.entry(f"icmp uge i64 {row}, {_LONG_ROW}")
+                mask = self.entry(f"select i1 {long}, i64 {_PIECE - 1}, i64 {mask}")
+            found = self.entry(f"select i1 {self.is_large(buffer)}, i64 {mask}, i64 -1")
+            self.masks[buffer, whole, follows] = found
+        return found
 
     def entry(self, text: str) -> str:
         return self.code.op_in(self.code.entry, text)
 
-    def long_row(self, buffer: Buffer) -> str:
-        """An i1: the gangs of a workgroup's row write many lines one after the other."""
-        row = self.launch.times(self.launch.size(0), str(buffer.type.itemsize))
-        return self.entry(f"icmp uge i64 {row}, {_LONG_ROW}")
+    def row(self, buffer: Buffer) -> str:
+        """Bytes that the gangs of a workgroup's row write one after the other."""
+        return self.launch.times(self.launch.size(0), str(buffer.type.itemsize))
 
     def is_large(self, buffer: Buffer) -> str:
         """An i1: this launch writes more of ``buffer`` than the cache should keep."""
@@ -155,9 +159,7 @@ class Streams:
             for d in range(buffer.rank):
                 elements = launch.times(elements, launch.extent(buffer, d))
             if not any(self.stores[s] for s in stores):  # as many elements as there are work-items, at most
-                items = str(len(stores))
-                for d in range(3):
-                    items = launch.times(launch.times(items, launch.groups(d)), launch.size(d))
+                items = launch.times(launch.tail(abi.ITEMS_WORD), str(len(stores)))
                 fewer = self.entry(f"icmp ult i64 {items}, {elements}")
                 elements = self.entry(f"select i1 {fewer}, i64 {items}, i64 {elements}")
             size = launch.times(elements, str(buffer.type.itemsize))

@@ -186,7 +186,7 @@ class _Loaded:
         }
         stream = knobs.cpu_stream()
         past = hostmem.cache_bytes(count) if stream is None else min(stream, sys.maxsize)
-        words = struct.pack(f"<{7 + len(extents)}q", *grid, *block, past, *extents)
+        words = struct.pack(f"<{8 + len(extents)}q", *grid, *block, past, min(items, sys.maxsize), *extents)
         size = abi.launch_block_size(self.layout, self._info)
         tail = self.layout.size
 
