@@ -1,9 +1,11 @@
 """Kernels that are bound by memory: how long they take when large outputs go past the cache, and when they do not.
 
     python benchmarks/bench_memory.py [threads] [case ...]
+    python benchmarks/bench_memory.py [threads] reuse
 
-Each case runs on mp arrays and on NumPy arrays, with MAGPIE_CPU_STREAM at its default (`past`) and so high that nothing
-is written past the cache (`through`). Every result is compared with NumPy first.
+The second form writes arrays of growing sizes and has another kernel read them at once. In the first, each case runs on
+mp arrays and on NumPy arrays, with MAGPIE_CPU_STREAM at its default (`past`) and so high that nothing is written past
+the cache (`through`). Every result is compared with NumPy first.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from timing import interleaved
 
 import magpie as mp
+
+_NEVER = "1000000G"
 
 Case = tuple[Callable[..., None], dict[str, Any], Callable[..., Any]]  # launch(out, *inputs), inputs, expected
 
@@ -100,11 +105,37 @@ def cases() -> dict[str, Case]:
     }
 
 
+def reuse() -> None:
+    """Print, for each size, how long it takes to write an array and to read it again, in both ways."""
+    print(f"{'MiB':>5s}{'past: write':>14s}{'read':>8s}{'both':>8s}{'through: write':>17s}{'read':>8s}{'both':>8s}")
+    for mib in (4, 8, 16, 24, 32, 48, 64, 96, 128):
+        x, y, z = (mp.asarray(np.ones(mib << 18, np.float32)) for _ in range(3))
+        sides: dict[str, Callable[[], None]] = {}
+        for name, limit in (("past", "1"), ("through", _NEVER)):
+            for step in ("first", "write"):  # the first time the other way's arrays are in the caches
+                sides[f"{name} {step}"] = partial(_scale, limit, x, y)
+                sides[f"{name} read, {step}"] = partial(_scale, _NEVER, y, z)
+        t = {k: v * 1e3 for k, v in interleaved(sides, rounds=11).items()}
+        line = f"{mib:5d}"
+        for name, width in (("past", 14), ("through", 17)):
+            w, r = t[f"{name} write"], t[f"{name} read, write"]
+            line += f"{w:{width}.2f}{r:8.2f}{w + r:8.2f}"
+        print(line, flush=True)
+
+
+def _scale(limit: str, x: Any, y: Any) -> None:
+    os.environ["MAGPIE_CPU_STREAM"] = limit
+    k_scale[mp.cdiv(x.shape[0], 256), 256](x, y)
+
+
 def main() -> None:
     """Print one line a case: ms on mp arrays and on NumPy arrays, each with and without streaming stores."""
     threads, names = sys.argv[1:2], sys.argv[2:]
     if threads:
         os.environ["MAGPIE_CPU_THREADS"] = threads[0]
+    if names == ["reuse"]:
+        reuse()
+        return
     print(f"{'ms':20s}{'mp: through':>12s}{'past':>8s}{'NumPy: through':>16s}{'past':>8s}")
     for name, (launch, inputs, reference) in cases().items():
         if names and not any(n in name for n in names):
@@ -116,19 +147,20 @@ def main() -> None:
             zeros = np.zeros(expected.shape, np.float32)
             out = mp.asarray(zeros) if kind == "mp" else _unaligned(zeros)
 
-            def run(limit: str, out: Any = out, xs: Any = xs, launch: Any = launch) -> None:
-                os.environ["MAGPIE_CPU_STREAM"] = limit
-                launch(out, *xs)
-
-            run("")
+            _launch("", launch, out, xs)
             assert np.array_equal(np.asarray(out), expected), name
-            sides[f"{kind} through"] = lambda run=run: run("1000000G")  # type: ignore[misc]
-            sides[f"{kind} past"] = lambda run=run: run("")  # type: ignore[misc]
+            sides[f"{kind} through"] = partial(_launch, _NEVER, launch, out, xs)
+            sides[f"{kind} past"] = partial(_launch, "", launch, out, xs)
         t = {k: v * 1e3 for k, v in interleaved(sides, rounds=15).items()}
         print(
             f"{name:20s}{t['mp through']:12.2f}{t['mp past']:8.2f}{t['numpy through']:16.2f}{t['numpy past']:8.2f}",
             flush=True,
         )
+
+
+def _launch(limit: str, launch: Callable[..., None], out: Any, xs: list[Any]) -> None:
+    os.environ["MAGPIE_CPU_STREAM"] = limit
+    launch(out, *xs)
 
 
 def _unaligned(x: Any) -> Any:

@@ -251,7 +251,7 @@ static_workgroups: Knob[int] = _knob(
 )  # fmt: skip
 
 cpu_stream: Knob[int | None] = _knob(
-    "MAGPIE_CPU_STREAM", lambda: None, "the size of the last-level caches",
+    "MAGPIE_CPU_STREAM", lambda: None, "the last-level caches, at most 32M, and each thread's own",
     "a number of bytes, also as 512K, 32M or 1G",
     lambda raw: _parse_bytes(raw) if raw else None,
     "From which size on the cpu backend writes an output past the caches, where the kernel does not read it.",

@@ -10,6 +10,7 @@ import pytest
 import magpie as mp
 from magpie.backends.cpu import pipeline
 from magpie.backends.llvm import codegen
+from magpie.runtime import hostmem
 
 F = np.float32
 
@@ -110,6 +111,25 @@ def test_whole_lines_only(monkeypatch, at, block, streams):
     x, out = placed(1024, F, at, 1), placed(1024, F, at)
     make_scale()[1024 // block, block](x, out)
     assert (out == (0 if streams else 2)).all()
+
+
+@pytest.mark.usefixtures("marked")
+@pytest.mark.parametrize("any_size", ["0", "8"])  # also in code that does not know the workgroup's size
+@pytest.mark.parametrize(
+    ("at", "block", "streams"), [(0, (32, 8), True), (16, (256, 1), True), (16, (256, 2), False), (16, (64, 4), False)]
+)
+def test_rows_that_do_not_go_on_need_whole_lines(monkeypatch, any_size, at, block, streams):
+    monkeypatch.setenv("MAGPIE_CPU_STREAM", "0")
+    monkeypatch.setenv("MAGPIE_STATIC_WORKGROUPS", any_size)
+
+    @mp.kernel
+    def plane(x: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
+        i, j = mp.global_id(1), mp.global_id(0)
+        out[i, j] = x[i, j]
+
+    x, out = placed((32, 256), F, at, 3), placed((32, 256), F, at)
+    plane[(256 // block[0], 32 // block[1]), block](x, out)
+    assert (out == (0 if streams else 3)).all()
 
 
 @pytest.mark.usefixtures("marked")
@@ -412,11 +432,23 @@ def test_overlapping_arrays_have_the_values_of_the_order_of_workgroups(monkeypat
     assert np.array_equal(line, expected)
 
 
-def test_the_size_of_the_caches_is_known():
-    from magpie.runtime import hostmem
+@pytest.mark.parametrize(
+    ("caches", "threads", "expected"),
+    [
+        ((8 << 20, 8, 1 << 20), 8, 8 << 20),  # a laptop: all of its last level
+        ((16 << 20, 4, 0), 5, 32 << 20),  # two last levels
+        ((300 << 20, 16, 2 << 20), 1, 34 << 20),  # part of a server: what one may hope for, and its own
+        ((300 << 20, 16, 2 << 20), 16, 64 << 20),
+    ],
+)
+def test_how_much_the_caches_keep(monkeypatch, caches, threads, expected):
+    monkeypatch.setattr(hostmem, "_caches", lambda: caches)
+    assert hostmem.cache_bytes(threads) == expected
 
-    size, sharing = hostmem._last_cache()
-    assert 1 << 18 <= size <= 1 << 32
-    assert hostmem.cache_bytes(1) == hostmem.cache_bytes(sharing) == size
-    assert hostmem.cache_bytes(sharing + 1) == 2 * size
+
+def test_the_sizes_of_the_caches_are_read():
+    last, sharing, own = hostmem._caches()
+    assert 1 << 18 <= last <= 1 << 32
+    assert own <= last
+    assert sharing >= 1
     assert [hostmem._count(t) for t in ("0", "0-3", "0-3,8-11\n", "0,2,4-5")] == [1, 4, 8, 4]

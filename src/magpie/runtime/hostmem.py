@@ -16,8 +16,8 @@ __all__ = ["available_bytes", "cache_bytes", "total_bytes"]
 _CGROUP = "/sys/fs/cgroup/"
 _CACHE = "/sys/devices/system/cpu/cpu0/cache/index"
 
-# Where the system does not tell the size of the last-level cache.
-_COMMON_CACHE = 32 << 20
+# The most that counts of a shared cache; also where the system does not tell its size.
+_SHARED = 32 << 20
 
 
 def total_bytes() -> int:
@@ -36,26 +36,37 @@ def available_bytes() -> int:
 
 
 def cache_bytes(threads: int) -> int:
-    """Bytes of the last-level caches that so many threads use together."""
-    size, sharing = _last_cache()
-    return size * max(1, -(-threads // sharing))
+    """Bytes that a launch on so many threads may hope to find again in the caches.
+
+    The last-level cache is shared with all that runs beside it, on a server with other people's machines: of 300 MiB,
+    one thread found 24 again, and sixteen found 40 (benchmarks/bench_memory.py). So at most 32 MiB of it count, and
+    what each thread has for itself.
+    """
+    last, sharing, own = _caches()
+    return min(last * max(1, -(-threads // sharing)), _SHARED + own * threads)
 
 
 @functools.cache
-def _last_cache() -> tuple[int, int]:
-    """Bytes of the last-level cache of the first CPU, and how many CPUs share it (Linux's ABI/stable/sysfs-devices)."""
-    size, sharing, index = 0, 1, 0
+def _caches() -> tuple[int, int, int]:
+    """Bytes of the first CPU's last-level cache, how many CPUs share it, bytes of its largest cache of its own.
+
+    From Linux's ABI/stable/sysfs-devices-system-cpu.
+    """
+    last, sharing, own, index = 0, 1, 0, 0
     try:
         while os.path.exists(f"{_CACHE}{index}"):
             with open(f"{_CACHE}{index}/size", encoding="ascii") as file:
-                own = int(file.read().strip().removesuffix("K")) << 10
-            if own > size:
-                with open(f"{_CACHE}{index}/shared_cpu_list", encoding="ascii") as file:
-                    size, sharing = own, _count(file.read())
+                size = int(file.read().strip().removesuffix("K")) << 10
+            with open(f"{_CACHE}{index}/shared_cpu_list", encoding="ascii") as file:
+                cpus = _count(file.read())
+            if size > last:
+                last, sharing = size, cpus
+            if cpus == 1:
+                own = max(own, size)
             index += 1
     except (OSError, ValueError):
         pass
-    return (size, sharing) if size else (_COMMON_CACHE, 1 << 16)
+    return (last, sharing, own) if last else (_SHARED, 1 << 16, 0)
 
 
 def _count(text: str) -> int:
