@@ -10,6 +10,7 @@ from magpie.backends.cpu.gang_loops import GangLoops
 from magpie.backends.cpu.lane_shapes import analyse_shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.library import library_call
+from magpie.backends.cpu.order import BAND, in_bands
 from magpie.backends.cpu.plain import copy_with, plain
 from magpie.backends.cpu.polling import poll_cancel
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
@@ -128,15 +129,30 @@ class KernelEmitter(GangLoops):
         return Emitted(self.module.text(), info, tuple(sorted(known)))
 
     def place_group(self, group: str) -> None:
-        """Workgroup ids from the linear number, x fastest."""
+        """Workgroup ids from the linear number: x fastest, or in bands (see `order`)."""
         c, launch = self.c, self.launch
         dims = {n.attrs["dim"] for n in walk(self.kernel.body) if n.op in ("workgroup_id", "global_id")}
-        x = c.op(f"urem i64 {group}, {launch.groups(0)}") if dims else "0"
-        y = z = "0"
+        columns = launch.groups(0)
+        x = y = z = "0"
         if dims - {0}:
-            row = c.op(f"udiv i64 {group}, {launch.groups(0)}")
-            y = c.op(f"urem i64 {row}, {launch.groups(1)}")
-            z = c.op(f"udiv i64 {row}, {launch.groups(1)}")
+            rows = launch.groups(1)
+            plane = launch.times(columns, rows)
+            z = c.op(f"udiv i64 {group}, {plane}")
+            rest = c.op(f"urem i64 {group}, {plane}")
+            # reports tell a workgroup by its number
+            if not self.env.checked and in_bands(self.kernel):
+                band = launch.times(columns, str(BAND))
+                first = c.op(f"mul i64 {c.op(f'udiv i64 {rest}, {band}')}, {BAND}")
+                rest = c.op(f"urem i64 {rest}, {band}")
+                left = c.op(f"sub i64 {rows}, {first}")
+                height = c.op(f"select i1 {c.op(f'icmp slt i64 {left}, {BAND}')}, i64 {left}, i64 {BAND}")
+                x = c.op(f"udiv i64 {rest}, {height}")
+                y = c.op(f"add i64 {first}, {c.op(f'urem i64 {rest}, {height}')}")
+            else:
+                x = c.op(f"urem i64 {rest}, {columns}")
+                y = c.op(f"udiv i64 {rest}, {columns}")
+        elif dims:
+            x = c.op(f"urem i64 {group}, {columns}")
         self.group = group
         self.env.group = group
         self.at = Coordinates((x, y, z), "0", "0", "0", "0", c.at_block, c.at_block)
