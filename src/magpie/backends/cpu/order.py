@@ -2,7 +2,7 @@
 
 Row by row is right for what streams through memory. A kernel like a matrix product is another thing: in its loop, one
 load is the same for all workgroups of a row (a panel of A) and another for all of a column (a panel of B): a row of
-workgroups goes through all of B, and the next row again. Taken in bands of a few rows, column by column, each panel of B
+workgroups goes through all of B, and the next row again. Taken in bands of a few rows, column by column, a panel of B
 serves the whole band while it is in the cache, and the panels of A of a band stay there.
 """
 
