@@ -17,10 +17,12 @@ from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repea
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.spmd import Gang
 from magpie.backends.cpu.streaming import Streams
+from magpie.backends.cpu.validate import validate_plan
 from magpie.backends.cpu.values import MaskOps
 from magpie.backends.cpu.width import mask_bits
 from magpie.backends.llvm.codegen import HostTarget, function_attributes
 from magpie.backends.llvm.emitter import Block, Code, Module, constant, element
+from magpie.diagnostics import CompileError
 from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, Slot, walk
@@ -246,7 +248,10 @@ def kernel_emitter(
     *,
     checked: bool = False,
 ) -> KernelEmitter:
-    """What emits a prepared kernel with forwarded slots. ``original`` is the kernel before structs were split."""
+    """What emits a prepared kernel with forwarded slots. ``original`` is the kernel before structs were split.
+
+    Raises CompileError (MPG_CPU_1002).
+    """
     shapes = analyse_shapes(kernel, lanes, ranges)
     module = Module()
     module.node("!{}")
@@ -263,4 +268,7 @@ def kernel_emitter(
     env.large = large
     env.library = library_call(env, fast)
     env.record_word = abi.EXTENT_WORD + abi.dynamic_extents(layout)
-    return KernelEmitter(env, make_plan(kernel, shapes))
+    plan = make_plan(kernel, shapes)
+    if refused := validate_plan(kernel, plan):
+        raise CompileError(refused)
+    return KernelEmitter(env, plan)

@@ -1,13 +1,15 @@
-"""What the cpu backend refuses, before anything runs (MPG_CPU_10xx)."""
+"""What the cpu backend refuses, before anything runs (MPG_CPU_10xx). docs/CPU.md lists it."""
 
 from __future__ import annotations
 
 from magpie.backends.base import Manifest
+from magpie.backends.cpu.regions import Plan
 from magpie.backends.cpu.spmd import supported
 from magpie.diagnostics import Diagnostic
 from magpie.ir.nodes import Kernel, LocalArray, walk
+from magpie.passes.uniformity import Level, analyse
 
-__all__ = ["validate"]
+__all__ = ["validate", "validate_plan"]
 
 # Local arrays of one gang lie in the arena; more than this is a mistake.
 _MOST_LOCAL = 1 << 28
@@ -33,6 +35,26 @@ def validate(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:
             )
         )
     return found
+
+
+def validate_plan(kernel: Kernel, plan: Plan) -> list[Diagnostic]:
+    """Branches around barriers that are decided by work-item 0 for all, and do not depend on the workgroup alone.
+
+    What `regions` cannot cut must be an error and never wrong code; this looks at the result, whatever led there.
+    """
+    if not plan.broadcast:
+        return []
+    uniformity = analyse(kernel)
+    return [
+        Diagnostic(
+            "MPG_CPU_1002",
+            "this condition differs between the work-items of a workgroup and decides what happens around a barrier",
+            node.loc,
+            help="write the branch so that it ends before the next barrier and holds no continue, break or return",
+        )
+        for node in plan.broadcast
+        if uniformity.level(node) >= Level.SUBGROUP
+    ]
 
 
 def _bytes(array: LocalArray) -> int:
