@@ -19,7 +19,7 @@ import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,12 @@ def case(
             for run in [made] if isinstance(made, Run) else list(made):
                 check(run, target)
 
+        def runs() -> Iterator[Run]:
+            for t, block, grid in combinations:
+                made = make(**{k: v for k, v in (("t", t), ("block", block), ("grid", grid)) if k in wanted})
+                yield from [made] if isinstance(made, Run) else made
+
+        test.runs = runs  # type: ignore[attr-defined]  # for who compiles the kernels and runs none of them
         test.__name__ = make.__name__
         test.__qualname__ = make.__qualname__
         test.__module__ = make.__module__

@@ -24,6 +24,7 @@ __all__ = ["BUILTIN", "DISPLAY_NAMES", "backend", "backend_ids", "canonical"]
 BUILTIN: dict[str, str] = {
     "cpu": "magpie.backends.cpu",
     "interp": "magpie.backends.interp",
+    "ptx": "magpie.backends.ptx",
 }
 
 #: What people call a backend whose id is the name of its code format.

@@ -28,6 +28,8 @@ __all__ = [
     "host_fingerprint",
     "host_target",
     "llvm_version",
+    "llvmlite_folder",
+    "located",
     "make_target",
     "optimize",
     "start_preload",
@@ -39,7 +41,6 @@ _lock = threading.RLock()
 _initialised = False
 
 _LOCATION = re.compile(r"<string>:(\d+):(\d+): error: (.*)")
-
 
 
 class CodegenError(Exception):
@@ -137,7 +138,7 @@ def make_target(triple: str, cpu: str, features: dict[str, bool]) -> HostTarget:
 @functools.cache
 def llvm_version() -> str:
     """llvmlite's version, read without importing it: it stands in cache keys. Empty if llvmlite is not installed."""
-    folder = _llvmlite_folder()
+    folder = llvmlite_folder()
     if folder is None:
         return ""
     try:
@@ -212,11 +213,12 @@ def _parse(text: str, header: str) -> Any:
         module = binding.parse_assembly(full, binding.create_context())
         module.verify()
     except RuntimeError as error:
-        raise _located(str(error), text, len(full) - len(text)) from None
+        raise located(str(error), text, len(full) - len(text)) from None
     return module
 
 
-def _located(message: str, text: str, shift: int) -> CodegenError:
+def located(message: str, text: str, shift: int = 0) -> CodegenError:
+    """LLVM's words as an error with the place in ``text``, before whose first line LLVM saw ``shift`` more columns."""
     found = _LOCATION.search(message)
     if found is None:
         return CodegenError(message.strip())
@@ -260,7 +262,8 @@ def optimize(text: str, target: HostTarget | None = None, *, opt_level: int = 2,
     return listing
 
 
-def _llvmlite_folder() -> str | None:
+def llvmlite_folder() -> str | None:
+    """Where the package llvmlite is installed; found without importing it."""
     from importlib.util import find_spec
 
     spec = find_spec("llvmlite")
@@ -289,7 +292,7 @@ def start_preload() -> None:
 
 def _preload() -> None:
     """Map LLVM's library without the GIL; the import then finds it in place."""
-    folder = _llvmlite_folder()
+    folder = llvmlite_folder()
     if folder is None or sys.platform != "linux":
         return
     import ctypes

@@ -156,11 +156,15 @@ class Ops(Casts):
         differ = c.op(f"icmp slt {vt} {c.op(f'xor {vt} {r}, {b}')}, {zero}")
         return c.op(f"and {self.i1} {some}, {differ}")
 
+    def remainder_of(self, elem: str, x: str, y: str) -> str:
+        """C's fmod, exact."""
+        return self.code.op(f"frem {self.v(elem)} {x}, {y}")
+
     def float_floor(self, op: str, t: DType, elem: str, args: list[str]) -> str:
         """Python's float // and %, after CPython's float_floor_div and float_rem (Objects/floatobject.c)."""
         c, vt, (x, y) = self.code, self.v(elem), args
         zero, one = self.lit(constant(0.0, elem), elem), self.lit(constant(1.0, elem), elem)
-        m = c.op(f"frem {vt} {x}, {y}")
+        m = self.remainder_of(elem, x, y)
         nonzero = c.op(f"fcmp une {vt} {m}, {zero}")
         signs = self.i1
         y_negative = c.op(f"fcmp olt {vt} {y}, {zero}")
@@ -276,9 +280,7 @@ class Ops(Casts):
         it, bits, bias = ("i64", 52, 1022) if double else ("i32", 23, 126)
         vt, vi = self.v(elem), self.v(it)
         least = 2.0 ** (-1022 if double else -126)
-        small = code.op(
-            f"fcmp olt {vt} {self.intrinsic('fabs', elem, args)}, {self.lit(constant(least, elem), elem)}"
-        )
+        small = code.op(f"fcmp olt {vt} {self.intrinsic('fabs', elem, args)}, {self.lit(constant(least, elem), elem)}")
         scaled = code.op(f"fmul {vt} {args[0]}, {self.lit(constant(2.0 ** (bits + 2), elem), elem)}")
         x = self.select(small, elem, scaled, args[0])
         raw = code.op(f"bitcast {vt} {x} to {vi}")

@@ -8,7 +8,6 @@ is here; the ops themselves are those of `magpie.backends.llvm.elementwise` at w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Block, Code, Module, constant, element, leaf_offset, memory_element
@@ -20,6 +19,24 @@ __all__ = ["Simt"]
 _RMW = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 _FLOAT_RMW = {"add": "fadd", "sub": "fsub", "exchange": "xchg"}
 
+# Local arrays up to this many bytes start as one store of zeros, which LLVM can promote to registers; it takes minutes
+# for one of megabytes.
+_INLINE_ZEROS = 1024
+
+_ZERO = """define internal void @zero.local(ptr %p, i64 %size) nounwind noinline {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+  %q = getelementptr i8, ptr %p, i64 %i
+  store <2 x i64> zeroinitializer, ptr %q, align 16
+  %j = add i64 %i, 16
+  %more = icmp ult i64 %j, %size
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}"""
+
 
 class Simt(ABC):
     """Emits a prepared kernel's body (`magpie.passes.prepare`) into the function under construction."""
@@ -30,7 +47,7 @@ class Simt(ABC):
     def __init__(self, kernel: Kernel, module: Module, *, fast: str = "", native_half: bool = True) -> None:
         self.kernel = kernel
         self.c = Code(module)
-        self.ops = Ops(self.c, 1, fast=fast, native_half=native_half)
+        self.ops = self.operations(fast, native_half)
         self.map: dict[Node, str] = {}
         self.slots: dict[Slot, str] = {}
         self.local_memory: dict[Array, str] = {}
@@ -38,6 +55,10 @@ class Simt(ABC):
         self.end = self.c.block("end")
 
     # --- seams ---------------------------------------------------------------------------------------------------
+    def operations(self, fast: str, native_half: bool) -> Ops:
+        """The pure ops of this target."""
+        return Ops(self.c, 1, fast=fast, native_half=native_half)
+
     @abstractmethod
     def coordinate(self, op: str, dim: int) -> str:
         """thread_id, workgroup_id, workgroup_size or num_workgroups as an i64."""
@@ -98,7 +119,7 @@ class Simt(ABC):
     def visit(self, node: Node) -> None:
         handler = _HANDLERS.get(node.op)
         if handler is not None:
-            handler(self, node)
+            getattr(self, handler)(node)
         elif node.op.startswith("subgroup_"):
             self.map[node] = self.subgroup(node, [self.map[a] for a in node.args])
         else:
@@ -204,10 +225,11 @@ class Simt(ABC):
             self.c.entry.lines.append(f"  store {elem} {constant(0, elem)}, ptr{self.stack} {found}")
         return found
 
-    def stack_memory(self, type_: str) -> str:
+    def stack_memory(self, type_: str, align: int = 0) -> str:
         name = self.c.name()
+        aligned = f", align {align}" if align else ""
         space = f", {self.stack.strip()}" if self.stack else ""
-        self.c.allocas.append(f"  {name} = alloca {type_}{space}")
+        self.c.allocas.append(f"  {name} = alloca {type_}{aligned}{space}")
         return name
 
     def slot_get(self, node: Node) -> None:
@@ -226,8 +248,13 @@ class Simt(ABC):
             size = array.type.itemsize
             for n in array.shape:
                 size *= n
-            found = self.local_memory[array] = self.stack_memory(f"[{size} x i8]")
-            self.c.entry.lines.append(f"  store [{size} x i8] zeroinitializer, ptr{self.stack} {found}")
+            size = (size + 15) // 16 * 16
+            found = self.local_memory[array] = self.stack_memory(f"[{size} x i8]", 16)
+            if size <= _INLINE_ZEROS:
+                self.c.entry.lines.append(f"  store [{size} x i8] zeroinitializer, ptr{self.stack} {found}, align 16")
+            else:
+                name = self.c.module.helper("zero.local", lambda: _ZERO.replace("ptr", f"ptr{self.stack}"))
+                self.c.entry.lines.append(f"  call void {name}(ptr{self.stack} {found}, i64 {size})")
         return found, self.stack
 
     def address(self, node: Node, count: int) -> tuple[str, DType]:
@@ -267,6 +294,10 @@ class Simt(ABC):
     def atomic_rmw(self, node: Node) -> None:
         """Kinds that LLVM has; a target whose hardware lacks one overrides this."""
         place, t = self.address(node, len(node.args) - 1)
+        self.rmw_at(node, place, t)
+
+    def rmw_at(self, node: Node, place: str, t: DType) -> None:
+        """One `atomicrmw` at ``place``."""
         kind, elem = node.attrs["kind"], memory_element(t)
         if kind in ("min", "max"):
             name = {"int": "", "uint": "u", "bool": "u", "float": "f"}[t.kind] + kind
@@ -306,25 +337,26 @@ class Simt(ABC):
         self.debug(node, [self.map[a] for a in node.args])
 
 
-_HANDLERS: dict[str, Callable[[Simt, Node], None]] = {
-    "if": Simt.if_,
-    "loop": Simt.loop,
-    "break": Simt.break_,
-    "break_if": Simt.break_if,
-    "continue": Simt.continue_,
-    "return": Simt.return_,
-    "slot_get": Simt.slot_get,
-    "slot_set": Simt.slot_set,
-    "load": Simt.load,
-    "store": Simt.store,
-    "atomic_rmw": lambda self, node: self.atomic_rmw(node),
-    "atomic_cas": lambda self, node: self.atomic_cas(node),
-    "atomic_load": Simt.atomic_load,
-    "atomic_store": Simt.atomic_store,
-    "barrier": lambda self, node: self.barrier(node),
-    "subgroup_barrier": lambda self, node: self.barrier(node),
-    "fence": lambda self, node: self.fence(node),
-    "assert": Simt.report,
-    "print": Simt.report,
-    "trap": Simt.report,
+# The method of each op that is no pure value; by name, so that a target's own method is found.
+_HANDLERS = {
+    "if": "if_",
+    "loop": "loop",
+    "break": "break_",
+    "break_if": "break_if",
+    "continue": "continue_",
+    "return": "return_",
+    "slot_get": "slot_get",
+    "slot_set": "slot_set",
+    "load": "load",
+    "store": "store",
+    "atomic_rmw": "atomic_rmw",
+    "atomic_cas": "atomic_cas",
+    "atomic_load": "atomic_load",
+    "atomic_store": "atomic_store",
+    "barrier": "barrier",
+    "subgroup_barrier": "barrier",
+    "fence": "fence",
+    "assert": "report",
+    "print": "report",
+    "trap": "report",
 }

@@ -48,11 +48,13 @@ _d("MPG_MSL_2003", ERROR, "Metal-specific op without requires() annotation", """
     right:  unsafe gpu fn @k(...) -> unit target(msl) requires(metal.simd_reduce) { ... gpu.metal.simd_sum ... }
     """)
 _d("MPG_PTX_2001", ERROR, "Shared memory exceeds limit", """
-    The shared arrays of the kernel together are over 48 KB, the static limit of CUDA devices. Larger tiles, up to the
-    device's own limit, use dynamic shared memory: a length that is computed from an argument.
+    The shared arrays of the kernel together are larger than what the architecture gives a workgroup. Every CUDA
+    device has 48 KB; beyond that Magpie asks for more at launch, up to 96 KB on sm_70, 64 on sm_75, 163 on sm_80, 99 on
+    sm_86, sm_89 and sm_120, and 227 on sm_90 and sm_100. Use a smaller tile or a narrower type, or compile for the
+    architecture that the kernel is meant for.
 
-    wrong:  tile = mp.shared((128, 128), mp.f32)       # 64 KB, static
-    right:  tile = mp.shared(n * n, mp.f32)            # n is an argument: sized at launch
+    wrong:  tile = mp.shared((192, 192), mp.f32)       # 144 KB, with arch="sm_70"
+    right:  tile = mp.shared((128, 128), mp.f32)       # 64 KB
     """)
 _d("MPG_PTX_2002", ERROR, "PTX compilation via llc failed", """
     LLVM could not make PTX from this kernel. This is a bug of Magpie, not of the kernel: please report it with the

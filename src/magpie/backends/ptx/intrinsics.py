@@ -1,0 +1,62 @@
+"""The intrinsics that NVPTX selects on every architecture that we compile for, and no others.
+
+LLVM ends the process for an intrinsic that a target cannot select (RULES, DESIGN 4), so a name that is not listed here
+never reaches it. tests/unit/test_ptx.py compiles each of them for sm_70.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["NEWER", "OVERLOADED", "PLAIN", "unknown"]
+
+_FLOATS = ("f32", "f64")
+_INTS = ("i8", "i16", "i32", "i64")
+
+#: Name -> the types that it is overloaded on.
+OVERLOADED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("fabs", "fma", "sqrt", "floor", "ceil", "trunc", "roundeven", "copysign"), _FLOATS),
+    **dict.fromkeys(("minimumnum", "maximumnum", "minimum", "maximum"), _FLOATS),
+    **dict.fromkeys(("abs", "smin", "smax", "umin", "umax", "ctpop", "ctlz", "cttz"), _INTS),
+    **dict.fromkeys(("fptosi.sat", "fptoui.sat"), tuple(f"{i}.{f}" for i in _INTS for f in _FLOATS)),
+}
+
+#: Those of NVPTX, without the prefix llvm.nvvm.
+PLAIN = frozenset(
+    [
+        *(f"read.ptx.sreg.{name}.{dim}" for name in ("tid", "ntid", "ctaid", "nctaid") for dim in "xyz"),
+        "read.ptx.sreg.laneid",
+        "read.ptx.sreg.lanemask.lt",
+        "barrier.cta.sync.aligned.all",
+        "bar.warp.sync",
+        *(f"shfl.sync.{kind}.i32" for kind in ("idx", "up", "bfly")),
+        "vote.ballot.sync",
+        "vote.any.sync",
+        "vote.all.sync",
+        "ex2.approx.f32",
+        "lg2.approx.f",
+        "sin.approx.f",
+        "cos.approx.f",
+        "rsqrt.approx.f",
+    ]
+)
+
+#: Those that need a newer architecture, with its number.
+NEWER = {
+    **{f"redux.sync.{kind}": 80 for kind in ("add", "min", "max", "umin", "umax", "and", "or", "xor")},
+    "tanh.approx.f32": 75,
+}
+
+
+def unknown(names: Iterable[str], number: int) -> list[str]:
+    """Those of ``names`` that the architecture of this number has no code for."""
+    return [name for name in names if not _known(name, number)]
+
+
+def _known(name: str, number: int) -> bool:
+    kind, _, rest = name.removeprefix("llvm.").partition(".")
+    if kind == "nvvm":
+        return rest in PLAIN or NEWER.get(rest, 1 << 30) <= number
+    if rest.startswith("sat."):
+        kind, rest = f"{kind}.sat", rest.removeprefix("sat.")
+    return rest in OVERLOADED.get(kind, ())
