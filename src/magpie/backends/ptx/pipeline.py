@@ -51,7 +51,7 @@ def _generate(kernel: Kernel, emitted: PtxKernel, options: Options, what: str) -
             _TRIPLE,
             emitted.arch.name,
             f"+ptx{emitted.ptx}",
-            options.opt_level,
+            2 if options.opt_level is None else options.opt_level,
             what,  # type: ignore[arg-type]
         )
     except WorkerCrash as error:
