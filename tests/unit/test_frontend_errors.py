@@ -283,7 +283,13 @@ case(
 case("MPG_PY_1024", "n", "v = g(T, n)", "T = ((1, 2), (3, 4))\n@mp.func\ndef g(a, n):\n    return a[n]  #!")
 case("MPG_PY_1026", "x", "v = g(x[0])  #!", "def g(a): return a")
 case("MPG_PY_1026", "x", "v = np.sin(x[0])  #!", "import numpy as np")
-case("MPG_PY_1026", "x", "v = math.gamma(x[0])  #!")
+case("MPG_PY_1026", "x", "v = math.dist((x[0],), (x[1],))  #!")
+case("MPG_PY_1034", "x", "v = math.gamma(x[0])  #!")
+case("MPG_PY_1034", "x", "v = mp.erfc(x[0])  #!")
+case("MPG_PY_1034", "x", "v = mp.asinh(x[0]) + 1.0  #!")
+case("MPG_PY_1034", "x", "v = lgamma(x[0])  #!", "from math import lgamma")
+case("MPG_PY_1034", "x", "v = np.arctanh(x[0])  #!", "import numpy as np")
+case("MPG_PY_1034", "x", "v = f(x[0])  #!", "f = math.acosh")
 case("MPG_PY_1026", "x", "v = x[0]()  #!")
 case("MPG_PY_1026", "x", "g[1, 1](x)  #!", "@mp.kernel\ndef g(a): pass")
 case("MPG_PY_1026", "x", "g(x)  #!", "@mp.kernel\ndef g(a): pass")
@@ -432,3 +438,17 @@ def test_warnings():
 
 def test_nothing_of_numpy_is_needed_for_an_error():
     assert np  # the helpers themselves use it in tests only
+
+
+@pytest.mark.parametrize("name", ["erfc", "asinh", "acosh", "atanh"])
+def test_what_to_write_for_a_function_that_is_not_there_is_right(name):
+    import math
+    import re
+    from types import SimpleNamespace
+
+    from magpie.frontend.python.errors import LATER
+
+    formula = re.fullmatch(r"write (.*?)(?:, which.*)?", LATER[name])[1]
+    shim = SimpleNamespace(**{f: getattr(math, f) for f in ("erf", "copysign", "log", "sqrt", "log1p")})
+    for x in (-0.75, 0.25, 0.5) if name != "acosh" else (1.5, 2.0, 30.0):
+        assert eval(formula, {"mp": shim, "abs": abs, "x": x}) == pytest.approx(getattr(math, name)(x), rel=1e-12)

@@ -265,3 +265,10 @@ _d("MPG_PY_1033", ERROR, "Constant index out of bounds", """
             s[256] = 0.0
     right:  s[255] = 0.0
     """)
+_d("MPG_PY_1034", ERROR, "Mathematical function that is not there yet", """
+    The math library will have this function, and has not yet: erfc, the gamma functions, the inverse hyperbolic ones.
+    The help shows what to write until then. docs/MATH.md lists the functions that there are, with their errors.
+
+    wrong:  y[i] = mp.atanh(x[i])
+    right:  y[i] = 0.5 * (mp.log1p(x[i]) - mp.log1p(-x[i]))
+    """)

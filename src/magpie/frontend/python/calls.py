@@ -11,7 +11,7 @@ from typing import Any
 from magpie.dtypes import DType, bool_, f32, f64, i32, i64
 from magpie.frontend.python.arith import adapt, binary, lazy, number, truth, weak_kind
 from magpie.frontend.python.context import EXPRESSIONS, Fx
-from magpie.frontend.python.errors import REJECTED_CALLS
+from magpie.frontend.python.errors import LATER, REJECTED_CALLS
 from magpie.frontend.python.functions import call_device
 from magpie.frontend.python.structs import construct
 from magpie.frontend.python.values import Const, Lazy, Num, Shape, Table, Tuple, Val, View, describe
@@ -66,6 +66,8 @@ def _not_callable(fx: Fx, e: ast.Call, f: Any) -> Exception:
     if module == "builtins" and name in REJECTED_CALLS:
         return fx.fail("MPG_PY_1001", f"{name}() is not possible in a kernel", e, help=REJECTED_CALLS[name])
     root = module.split(".")[0]
+    if name in LATER and root in ("math", "numpy", "scipy", ""):  # ufuncs have no module
+        return fx.fail("MPG_PY_1034", f"{name} is not there yet", e, help=LATER[name])
     if root == "math" or hasattr(numeric, name):
         help = f"use mp.{name}" if hasattr(numeric, name) else "write it with the functions that mp has"
         return fx.fail("MPG_PY_1026", f"{root or 'this'}.{name} has no code for a device", e, help=help)

@@ -6,7 +6,7 @@ import ast
 
 from magpie.diagnostics.diagnostic import Diagnostic
 
-__all__ = ["REJECTED", "REJECTED_CALLS", "Fail"]
+__all__ = ["LATER", "REJECTED", "REJECTED_CALLS", "Fail"]
 
 
 class Fail(Exception):
@@ -59,6 +59,20 @@ for _name, _what, _help in (
 ):
     if hasattr(ast, _name):
         REJECTED[getattr(ast, _name)] = (_what, _help)
+
+# Mathematical functions that the library will have, by the names that modules give them -> what to write until then.
+_ERFC = "write 1.0 - mp.erf(x), which loses digits where x is above 1"
+_GAMMA = "compute it on the host, or by a series in a function marked @mp.func"
+_ASINH = "write mp.copysign(mp.log(abs(x) + mp.sqrt(x * x + 1.0)), x), which loses digits near 0"
+_ACOSH = "write mp.log(x + mp.sqrt(x * x - 1.0)), which loses digits near 1"
+_ATANH = "write 0.5 * (mp.log1p(x) - mp.log1p(-x))"
+LATER: dict[str, str] = {
+    "erfc": _ERFC,
+    **dict.fromkeys(("gamma", "tgamma", "lgamma", "gammaln", "loggamma"), _GAMMA),
+    **dict.fromkeys(("asinh", "arcsinh"), _ASINH),
+    **dict.fromkeys(("acosh", "arccosh"), _ACOSH),
+    **dict.fromkeys(("atanh", "arctanh"), _ATANH),
+}
 
 # Python's own functions that kernels do not have.
 REJECTED_CALLS: dict[str, str] = {

@@ -9,6 +9,7 @@ from typing import Any
 from magpie.dtypes import DType, StructType, index
 from magpie.frontend.python.arith import adapt, convert, number, weak_kind
 from magpie.frontend.python.context import EXPRESSIONS, Fx
+from magpie.frontend.python.errors import LATER
 from magpie.frontend.python.expressions import static_value
 from magpie.frontend.python.structs import field_of, store_struct
 from magpie.frontend.python.values import (
@@ -480,6 +481,8 @@ def _attribute_of_constant(fx: Fx, base: Const, e: ast.Attribute) -> Val:
     if isinstance(owner, ModuleType | type):
         missing = object()
         value = getattr(owner, e.attr, missing)
+        if value is missing and owner.__name__ == "magpie" and e.attr in LATER:
+            raise fx.fail("MPG_PY_1034", f"mp.{e.attr} is not there yet", e, help=LATER[e.attr])
         if value is missing:
             raise fx.fail(
                 "MPG_PY_1014",
