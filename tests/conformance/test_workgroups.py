@@ -92,7 +92,7 @@ def k_product(a: mp.Array[mp.f32, 2], b: mp.Array[mp.f32, 2], c: mp.Array[mp.f32
         c[row, col] = total
 
 
-@case(blocks=((16, 16), (8, 8), (16, 4), (8, 3), (33, 2), (5, 7), (24, 2), (1, 4)), gangs=True)
+@case(blocks=((16, 16), (8, 8), (16, 4), (8, 3), (33, 2), (5, 7), (24, 2), (1, 4), (2, 9)), gangs=True)
 def test_tiled_product(block):
     m, k, n = 37, 41, 45
     rng = np.random.default_rng(3)
@@ -119,7 +119,7 @@ def k_carried(x: mp.Array[mp.f32, 3], out: mp.Array[mp.f32, 3]):
     out[k, j, i] = total + mine
 
 
-@case(blocks=((16, 16), (8, 8, 4), (33, 3), (24, 5), (5, 7, 3), (1, 64), (64, 16), (4, 2, 9)), gangs=True)
+@case(blocks=((16, 16), (8, 8, 4), (33, 3), (24, 5), (5, 7, 3), (1, 64), (2, 33), (2, 3, 5), (64, 16), (4, 2, 9)), gangs=True)
 def test_values_across_barriers(block):
     x, y, z = shape(block)
     data = np.random.default_rng(5).integers(-9, 9, (z, y, x)).astype(np.float32)
@@ -166,7 +166,7 @@ def k_sums(a: mp.Array[mp.f32, 2], b: mp.Array[mp.f32, 2], c: mp.Array[mp.f32, 2
         c[i, j] = total
 
 
-@case(blocks=((16, 1), (16, 2), (8, 3), (16, 6), (24, 5), (16, 7), (32, 8), (8, 20), (4, 16), (33, 12)), gangs=True)
+@case(blocks=((16, 1), (16, 2), (8, 3), (16, 6), (24, 5), (16, 7), (32, 8), (8, 20), (4, 16), (2, 16), (1, 64), (33, 12)), gangs=True)
 def test_rows_taken_together(block):
     m, k, n = 43, 19, 70
     rng = np.random.default_rng(4)

@@ -8,7 +8,7 @@ import pytest
 
 import magpie as mp
 from magpie.backends.cpu.pipeline import prepared
-from magpie.backends.cpu.width import choose_width
+from magpie.backends.cpu.width import choose_width, short_rows
 from magpie.frontend.signature import ArrayArg
 from magpie.passes.narrow_index import ranges
 from magpie.runtime.compiling import with_facts
@@ -63,12 +63,16 @@ def transpose(x: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
     out[mp.workgroup_id(0) * 16 + i, mp.workgroup_id(1) * 16 + j] = s[j, i]
 
 
-def width(kernel, workgroup, *ranks):
-    """Lanes of a gang on AVX2."""
+def ready(kernel, workgroup, *ranks):
     args = tuple(ArrayArg(mp.f32, rank) for rank in ranks)
     lowered = kernel._specialiser().lower(args).kernel
-    ready = prepared(with_facts(lowered, Variant(True, False, workgroup)))
-    return choose_width(ready, AVX2, ranges(ready))
+    return prepared(with_facts(lowered, Variant(True, False, workgroup)))
+
+
+def width(kernel, workgroup, *ranks):
+    """Lanes of a gang on AVX2."""
+    found = ready(kernel, workgroup, *ranks)
+    return choose_width(found, AVX2, ranges(found))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,21 @@ def test_a_loop_around_a_barrier_does_not_count():
 
 @pytest.mark.parametrize(("size", "lanes"), [((16, 16, 1), 16), ((8, 8, 4), 8), ((32, 8, 1), 16), ((4, 64, 1), 4)])
 def test_a_gang_stays_in_its_row(size, lanes):
+    assert width(transpose, size, 2, 2) == lanes
+
+
+@pytest.mark.parametrize(
+    ("size", "short", "lanes"),
+    [
+        ((1, 64, 1), True, 16),
+        ((2, 2, 2), True, 8),
+        ((2, 32, 1), True, 16),
+        ((4, 16, 1), False, 4),
+        ((2, 1, 1), False, 8),
+    ],
+)
+def test_gangs_run_on_across_rows_that_are_too_short(size, short, lanes):
+    assert short_rows(ready(transpose, size, 2, 2), AVX2) is short
     assert width(transpose, size, 2, 2) == lanes
 
 

