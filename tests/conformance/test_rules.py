@@ -744,6 +744,32 @@ def test_rule_13_atomics_in_uniform_code_run_once_per_item(block):
     return Run(k_per_item, (np.array([3], np.int32), np.zeros(2, np.int32)), {1: [3 * block, block]}, grid=1, block=block)
 
 
+CHECKED = pytest.mark.parametrize(
+    "target", [t for t in [*targets(), *gang_targets()] if "checked" in t.manifest.capabilities], ids=lambda t: t.name
+)
+
+
+@mp.kernel
+def k_not_uniform(x, out):
+    t = mp.thread_id(0)
+    if mp.uniform(x[t] > 0):
+        mp.barrier()
+    out[t] = 1
+
+
+@CHECKED
+@pytest.mark.parametrize("odd", [0, 3, 40, 63])
+def test_rule_13_a_condition_that_differs_is_reported_in_checked_mode(target, odd):
+    x = np.ones(64, np.int32)
+    launch = {"device": target.device, "checked": True, **dict(target.options)}
+    k_not_uniform.launch(grid=1, block=64, args=(x, np.zeros(64, np.int32)), **launch)
+    x[odd] = 0
+    with pytest.raises(mp.GpuError) as caught:
+        k_not_uniform.launch(grid=1, block=64, args=(x, np.zeros(64, np.int32)), **launch)
+    assert caught.value.diagnostic == "MPG_SAN_1013"
+    assert "if mp.uniform(x[t] > 0):" in str(caught.value)
+
+
 # --- 14: shapes of groups against gangs -----------------------------------------------------------------------------------------
 @mp.kernel
 def k_2d_access(x, out):

@@ -26,6 +26,7 @@ _FAULTS = {
     "trap": ("MPG_SAN_1011", "trap"),
     "bounds": ("MPG_SAN_1003", "out-of-bounds access"),
     "divide": ("MPG_SAN_1008", "integer division by zero"),
+    "uniform": ("MPG_SAN_1013", "a value that is to be the same for the whole workgroup is another one here"),
 }
 
 

@@ -221,8 +221,17 @@ class Arena:
             else:
                 text = value.text
             c.do(f"store {self.context_type(form)} {text}, ptr {p}")
+            if self.env.checked and node in self.plan.broadcast:
+                gang.check_same(node, value, gang.uni(self.of_item_0(node), "i1"))
 
         return write
+
+    def of_item_0(self, node: Node) -> str:
+        """What item 0, whose gang comes first, has for a condition of the scaffold, as an i1."""
+        c, form = self.c, self.context[node]
+        p = c.op(f"getelementptr i8, ptr {self.context_base}, i64 {self.context_at[node]}")
+        raw = c.op(f"load {form.elem}, ptr {p}")
+        return c.op(f"icmp ne {form.elem} {raw}, 0")
 
 
 def _scalar(array: Array) -> DType:

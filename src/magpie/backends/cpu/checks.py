@@ -116,6 +116,21 @@ class ChecksMixin(MemoryMixin):
         self.report(self.site(node, "bounds", array=array.name, types=[t.name for t, _ in values]), failed, values)
         self.mask = inside
 
+    def check_same(self, node: Node, v: Value, one: Value) -> None:
+        """Report the lanes in which ``v``, the value of ``node``, is not the scalar ``one`` (RULES 13)."""
+        c, m = self.c, self.masks
+        if v.elem == "i1":
+            a, b = self.as_mask(v), self.as_mask(one)
+            other = m.or_(m.and_(a, m.not_(b)), m.and_(b, m.not_(a)))
+        else:
+            lanes, same = self.lanes(v), self.splat_in(c.at_block, one.text, v.elem)
+            bits = {"float": "i32", "double": "i64"}.get(v.elem)
+            if bits:  # a NaN is the same as itself
+                lanes, same = (c.op(f"bitcast <{self.w} x {v.elem}> {x} to <{self.w} x {bits}>") for x in (lanes, same))
+            other = m.from_i1(c.op(f"icmp ne <{self.w} x {bits or v.elem}> {lanes}, {same}"))
+        failed = other if self.mask is None else m.and_(self.mask, other)
+        self.report(self.site(node, "uniform"), failed, [])
+
     def check_divisor(self, node: Node) -> None:
         """Report the lanes that divide an integer by zero; the result is that of the op table."""
         t = node.args[1].dtype

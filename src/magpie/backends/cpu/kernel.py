@@ -190,10 +190,7 @@ class KernelEmitter(GangLoops):
         known = self.sc.map.get(node)
         if known is not None:
             return known.text
-        c, at, storage = self.c, self.context_at[node], self.context[node]
-        p = c.op(f"getelementptr i8, ptr {self.context_base}, i64 {at}")
-        raw = c.op(f"load {storage.elem}, ptr {p}")
-        return c.op(f"icmp ne {storage.elem} {raw}, 0")
+        return self.of_item_0(node)
 
     def branch(self, item: Branch) -> None:
         c = self.c

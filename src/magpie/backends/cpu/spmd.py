@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magpie.backends.cpu.atomics import AtomicsMixin
-from magpie.backends.cpu.checks import ChecksMixin
 from magpie.backends.cpu.control import ControlMixin, LoopFrame
 from magpie.backends.cpu.gang import Coordinates, Env
 from magpie.backends.cpu.subgroups import SubgroupMixin
@@ -17,7 +16,7 @@ from magpie.ir.ops import OPS
 __all__ = ["Gang", "supported"]
 
 
-class Gang(ControlMixin, ChecksMixin, AtomicsMixin, SubgroupMixin):
+class Gang(ControlMixin, AtomicsMixin, SubgroupMixin):
     """Emits nodes for one gang at ``at`` under ``mask`` (None: all lanes). The current block is where it starts."""
 
     def __init__(self, env: Env, at: Coordinates, mask: Mask | None = None, end: Block | None = None) -> None:

@@ -7,7 +7,8 @@ are compacted first. The identity of a float sum is -0.0, so that absent partner
 
 from __future__ import annotations
 
-from magpie.backends.cpu.memory import Address, MemoryMixin
+from magpie.backends.cpu.checks import ChecksMixin
+from magpie.backends.cpu.memory import Address
 from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import constant, element, splat
 from magpie.dtypes import DType
@@ -32,7 +33,7 @@ def _identity(kind: str, t: DType, elem: str) -> str:
     return "0"
 
 
-class SubgroupMixin(MemoryMixin):
+class SubgroupMixin(ChecksMixin):
     """Cross-lane ops."""
 
     def uniform(self, node: Node) -> Value:
@@ -40,7 +41,10 @@ class SubgroupMixin(MemoryMixin):
         v = self.map[node.args[0]]
         if v.kind == 0:
             return v
-        return self.lane_value(v, self.first_lane(self.mask))
+        one = self.lane_value(v, self.first_lane(self.mask))
+        if self.env.checked:
+            self.check_same(node, v, one)
+        return one
 
     def lane_value(self, v: Value, lane: str) -> Value:
         """The scalar in one lane."""
