@@ -141,8 +141,15 @@ class BarrierGenerator:
                 continue
             dynamic = self.chance(50)
             whole = "mp.workgroup_size(0) * mp.workgroup_size(1) * mp.workgroup_size(2)"
-            shape = (whole if dynamic else "128") if a.flat else "(mp.workgroup_size(2), mp.workgroup_size(1), mp.workgroup_size(0))"
-            self.emit(f"{a.name} = mp.shared({shape}, mp.{a.dtype})", f"{a.name} = w.shared({a.name!r}, {'n' if a.flat else 'nz, ny, nx'})")
+            shape = (
+                (whole if dynamic else "128")
+                if a.flat
+                else "(mp.workgroup_size(2), mp.workgroup_size(1), mp.workgroup_size(0))"
+            )
+            self.emit(
+                f"{a.name} = mp.shared({shape}, mp.{a.dtype})",
+                f"{a.name} = w.shared({a.name!r}, {'n' if a.flat else 'nz, ny, nx'})",
+            )
         self.emit(f"tally = mp.shared({COUNTERS}, mp.i32)", f"tally = w.shared('tally', {COUNTERS})")
         for a in self.arrays[:-1]:
             self.emit(f"{a.own()} = mp.{a.dtype}((t * 7 + {self.draw(9)}) % {BOUND})")
@@ -290,7 +297,9 @@ class BarrierGenerator:
         if own:
             place = "scratch[i]" if a.name == "scratch" else a.own()
         elif a.flat:
-            where = self.pick(("t + 1", "n - 1 - t", "t * 5 + 3", f"t + {self.place(scope)}", f"{self.place(scope)} * 3", "t ^ 1"))
+            where = self.pick(
+                ("t + 1", "n - 1 - t", "t * 5 + 3", f"t + {self.place(scope)}", f"{self.place(scope)} * 3", "t ^ 1")
+            )
             base = "g * n + " if a.name == "scratch" else ""
             place = f"{a.name}[{base}({where}) % n]"
         else:
@@ -383,7 +392,10 @@ class BarrierGenerator:
         else:
             k = self.name("k")
             self.emit(f"{k} = 0")
-            self.emit(f"while {k} < {1 + self.draw(3)}" + (f" and {self.uniform_condition(scope)}:" if self.chance(40) else ":"))
+            self.emit(
+                f"while {k} < {1 + self.draw(3)}"
+                + (f" and {self.uniform_condition(scope)}:" if self.chance(40) else ":")
+            )
             self.emit(f"    {k} += 1")
         self.forget()
         scope.counters.append(k)
@@ -463,7 +475,9 @@ class BarrierGenerator:
     def item_loop(self, scope: _Scope) -> None:
         k = self.name("j")
         if self.chance(50):
-            self.emit(f"for {k} in range({self.pick(('3', f'{self.pick(scope.varying)} % 4', 'n0', f'{self.pick(scope.varying)} % 3, 5, 2'))}):")
+            self.emit(
+                f"for {k} in range({self.pick(('3', f'{self.pick(scope.varying)} % 4', 'n0', f'{self.pick(scope.varying)} % 3, 5, 2'))}):"
+            )
         else:
             self.emit(f"{k} = 0")
             self.emit(f"while {k} < {1 + self.draw(4)} and {self.condition(scope)}:")
@@ -511,7 +525,9 @@ class BarrierGenerator:
         return str(self.draw(50))
 
     def place(self, scope: _Scope) -> str:
-        return self.pick(("t", "i", "tx", *scope.varying, *scope.uniform, *scope.counters, *scope.private, str(self.draw(9))))
+        return self.pick(
+            ("t", "i", "tx", *scope.varying, *scope.uniform, *scope.counters, *scope.private, str(self.draw(9)))
+        )
 
     def value(self, scope: _Scope, depth: int) -> str:
         if depth <= 0:
@@ -534,7 +550,15 @@ class BarrierGenerator:
 
     def shared_value(self, scope: _Scope, depth: int) -> str:
         """The same for the whole workgroup."""
-        options = ["n0", "n1", "mp.i32(g)", "mp.i32(n)", *scope.uniform, *(f"mp.i32({k})" for k in scope.counters), str(self.draw(30))]
+        options = [
+            "n0",
+            "n1",
+            "mp.i32(g)",
+            "mp.i32(n)",
+            *scope.uniform,
+            *(f"mp.i32({k})" for k in scope.counters),
+            str(self.draw(30)),
+        ]
         if depth <= 0:
             return self.pick(options)
         one, two = self.shared_value(scope, depth - 1), self.shared_value(scope, depth - 1)
@@ -558,4 +582,6 @@ class BarrierGenerator:
 
     def uniform_condition(self, scope: _Scope) -> str:
         one = self.pick([*scope.uniform, "n0", "n1", *scope.counters])
-        return self.pick((f"{one} % {2 + self.draw(3)} == {self.draw(2)}", f"{one} > {self.draw(5)}", f"{one} != {self.draw(3)}"))
+        return self.pick(
+            (f"{one} % {2 + self.draw(3)} == {self.draw(2)}", f"{one} > {self.draw(5)}", f"{one} != {self.draw(3)}")
+        )

@@ -33,7 +33,9 @@ SHAPES: dict[int, tuple[tuple[int, Any, int, int], ...]] = {
 class _Item:
     """What a model asks of its work-item."""
 
-    def __init__(self, thread: tuple[int, ...], size: tuple[int, ...], group: int, arrays: dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, thread: tuple[int, ...], size: tuple[int, ...], group: int, arrays: dict[str, np.ndarray]
+    ) -> None:
         self.thread, self.size, self.group, self.arrays = thread, size, group, arrays
 
     def shared(self, name: str, *shape: int) -> np.ndarray:
@@ -45,7 +47,9 @@ def run_model(program: BarrierProgram, grid: int, block: tuple[int, int, int], a
     """The launch by Python's own coroutines: all items of a workgroup run to their next barrier, in turn."""
     # the names that kernels call, as Python's own
     names = types.SimpleNamespace(
-        i32=int, select=lambda c, a, b: a if c else b, **dict.fromkeys(("f32", "i64", "u8", "i16", "u32", "f64", "f16"), int)
+        i32=int,
+        select=lambda c, a, b: a if c else b,
+        **dict.fromkeys(("f32", "i64", "u8", "i16", "u32", "f64", "f16"), int),
     )
     space: dict[str, Any] = {"mp": names}
     exec(program.model, space)
@@ -63,7 +67,14 @@ def arguments(grid: int, items: int, seed: int) -> tuple[Any, ...]:
     rng = np.random.default_rng([seed, 5])
     x = rng.integers(0, 97, LENGTH).astype(np.int32)
     out = np.full((grid * items, COLUMNS), -7, np.int32)
-    return (x, out, np.full(grid * items, 1, np.int32), np.zeros(COUNTERS, np.int32), int(rng.integers(0, 4)), int(rng.integers(0, 3)))
+    return (
+        x,
+        out,
+        np.full(grid * items, 1, np.int32),
+        np.zeros(COUNTERS, np.int32),
+        int(rng.integers(0, 4)),
+        int(rng.integers(0, 3)),
+    )
 
 
 @contextmanager
@@ -121,7 +132,11 @@ def judge(program: BarrierProgram, kernel: Any, gangs: tuple[int, ...]) -> None:
                     if not program.model:
                         with interpreter_subgroups(gang or subgroup_size(target)):
                             want = launch("interp")
-                    same(launch(target.device, **options), want, f"{target.name}, gang {gang}, {grid} workgroups of {block}")
+                    same(
+                        launch(target.device, **options),
+                        want,
+                        f"{target.name}, gang {gang}, {grid} workgroups of {block}",
+                    )
 
 
 def subgroup_size(target: Target) -> int:

@@ -7,7 +7,8 @@
 
 gives one test a backend and gang; each goes through `plan`. The default plan is an orthogonal array: every pair of a
 size, a count, a gang and a thread count occurs, and every size at every gang, so each gang meets a partial last gang, a
-workgroup of one lane and 1024 work-items. MAGPIE_TEST_ALL=1 runs the whole product.
+workgroup of one lane and 1024 work-items. One launch a gang runs code for that workgroup size alone, the others code for
+any size. MAGPIE_TEST_ALL=1 runs the whole product, with both kinds of code.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import magpie as mp
 
 from .harness import Run, Target, _marks, check, full_size, gang_targets, targets
 
@@ -41,18 +44,24 @@ SHAPES_3D = {
     1024: (16, 8, 8),
 }
 
-Launch = tuple[int, int, int]  # work-items of a group, groups, threads
+Launch = tuple[int, int, int, bool]  # work-items of a group, groups, threads; code for this size alone
 
 
 def plan(
-    gang: int | None, full: bool, sizes: Sequence[int] = SIZES, also: Iterable[tuple[int, int]] = ()
+    gang: int | None, full: bool, sizes: Sequence[int] = SIZES, also: Iterable[tuple[int, int]] = (), turn: int = 0
 ) -> list[Launch]:
-    """The launches of one kernel at one gang (None: a backend that has no gangs) and some of `SIZES`."""
-    extra = [(block, grid, threads) for block, grid in also for threads in THREADS]
+    """The launches of one kernel at one gang (None: a backend that has no gangs) and some of `SIZES`.
+
+    ``turn`` shifts which of them take code for one size; over the gangs it is every other size.
+    """
+    extra = [(block, grid, threads, False) for block, grid in also for threads in THREADS]
     if full:
-        return [*itertools.product(sizes, COUNTS, THREADS), *extra]
+        return [*itertools.product(sizes, COUNTS, THREADS, (False, True)), *extra]
     g = GANGS.index(gang) if gang in GANGS else 0
-    rows = [(size, COUNTS[(s + g) % 4], THREADS[(g // 2 + s // 4) % 2]) for s, size in enumerate(SIZES)]
+    rows = [
+        (size, COUNTS[(s + g) % 4], THREADS[(g // 2 + s // 4) % 2], s == (2 * g + turn) % 8)
+        for s, size in enumerate(SIZES)
+    ]
     return [*(row for row in rows if row[0] in sizes), *extra]
 
 
@@ -83,16 +92,19 @@ def shape(
         @pytest.mark.parametrize(("target", "gang"), rows)
         def test(target: Target, gang: int | None) -> None:
             few = sizes if default is None or full_size() else [n for n in default[gang or GANGS[0]] if n in sizes]
-            for block, grid, threads in plan(gang, full_size(), few, also):
+            alone: dict[Any, Any] = {}  # a kernel -> the same one, which has code for single sizes only
+            for block, grid, threads, static in plan(gang, full_size(), few, also, len(make.__name__)):
                 made = make(block, grid)
                 for run in [made] if isinstance(made, Run) else made:
                     run.grid = grid if run.grid is None else run.grid
                     run.block = run.block if isinstance(run.block, tuple) else block
-                    with on_threads(threads):
+                    if static and run.kernel.workgroup is None:
+                        run.kernel = alone.setdefault(run.kernel, mp.kernel(run.kernel.fn))
+                    with on_threads(threads, 64 if static else 0):
                         try:
                             check(run, target)
                         except AssertionError as error:
-                            where = f"{grid} workgroups of {run.block}, {threads} threads"
+                            where = f"{grid} workgroups of {run.block}, {threads} threads, static={static}"
                             raise AssertionError(f"{where}: {error}") from None
 
         assert list(inspect.signature(make).parameters) == ["block", "grid"], make.__name__
@@ -106,21 +118,24 @@ def shape(
 
 
 @contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Launches inside use ``count`` threads of the CPU, also those of so few work-items that they would stay on one."""
+def on_threads(count: int, static: int = 8) -> Iterator[None]:
+    """Launches inside use ``count`` threads of the CPU, also those of so few work-items that they would stay on one, and
+    ``static`` workgroup sizes of a kernel get code of their own."""
     from magpie.runtime.drivers import cpu
 
-    before, small = os.environ.get("MAGPIE_CPU_THREADS"), cpu._SMALL
-    os.environ["MAGPIE_CPU_THREADS"] = str(count)
+    names = {"MAGPIE_CPU_THREADS": str(count), "MAGPIE_STATIC_WORKGROUPS": str(static)}
+    before, small = {name: os.environ.get(name) for name in names}, cpu._SMALL
+    os.environ.update(names)
     cpu._SMALL = 0
     try:
         yield
     finally:
         cpu._SMALL = small
-        if before is None:
-            del os.environ["MAGPIE_CPU_THREADS"]
-        else:
-            os.environ["MAGPIE_CPU_THREADS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def rows(block: int, grid: int, low: int = -99, high: int = 100, seed: int = 0) -> np.ndarray:

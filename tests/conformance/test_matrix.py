@@ -8,16 +8,22 @@ from .matrix import COUNTS, GANGS, SHAPES_3D, SIZES, THREADS, plan
 
 
 def test_the_default_plan_has_every_pair_of_levels():
-    rows = [(size, count, threads, gang) for gang in GANGS for size, count, threads in plan(gang, False)]
+    rows = [(size, count, threads, gang) for gang in GANGS for size, count, threads, _ in plan(gang, False)]
     levels = (SIZES, COUNTS, THREADS, GANGS)
     for a, b in itertools.combinations(range(4), 2):
         assert {(row[a], row[b]) for row in rows} == set(itertools.product(levels[a], levels[b]))
     assert len(rows) == len(SIZES) * len(GANGS)
 
 
+def test_every_size_gets_code_of_its_own_in_some_turn():
+    for turn in range(2):
+        alone = [row[0] for gang in GANGS for row in plan(gang, False, turn=turn) if row[3]]
+        assert sorted(alone) == list(SIZES[turn::2])
+
+
 def test_the_full_plan_is_the_whole_product():
-    assert set(plan(8, True)) == set(itertools.product(SIZES, COUNTS, THREADS))
-    assert set(plan(None, True, sizes=(1,))) == {(1, count, threads) for count in COUNTS for threads in THREADS}
+    assert set(plan(8, True)) == set(itertools.product(SIZES, COUNTS, THREADS, (False, True)))
+    assert {row[0] for row in plan(None, True, sizes=(1, 33))} == {1, 33}
 
 
 def test_the_shapes_of_three_dimensions_have_the_sizes():
