@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from magpie.backends.cpu import abi
+from magpie.backends.cpu.effort import effort
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.gang_loops import GangLoops
 from magpie.backends.cpu.lane_shapes import analyse_shapes
@@ -126,6 +127,7 @@ class KernelEmitter(GangLoops):
             },
             "records": bool(self.env.sites),
             "polls": self.env.leave is not None,
+            "effort": effort(self.kernel, self.env.ranges),
             "sites": self.env.sites,
         }
         return Emitted(self.module.text(), info, tuple(sorted(known)))

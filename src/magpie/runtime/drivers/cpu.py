@@ -38,8 +38,10 @@ __all__ = ["CpuDriver"]
 _FROM = 64
 _RESET = "q56xi4xQi4xQ96x"
 
-# Work-items up to which a launch stays on the calling thread: waking others costs 1.5 to 5 us.
-_SMALL = 1024
+# Work up to which a launch stays on the calling thread, in work-items times operations of one (`effort`). Waking others
+# costs 1.5 to 5 us, and a core does some 50 operations a nanosecond in vectors; so this is about 6 us of work. Measured
+# by benchmarks/bench_fork_join.py, see docs/PERFORMANCE.md: 20,000 work-items of saxpy, 300 of an unknown loop.
+_SMALL = 300_000
 
 # Arenas up to this size (of all threads together) stay with their block: taking one from the pool costs 3 us.
 _OWN_ARENA = 1 << 20
@@ -173,7 +175,8 @@ class _Loaded:
         grid, block = shape.grid, shape.block
         total = grid[0] * grid[1] * grid[2]
         items = total * block[0] * block[1] * block[2]
-        count = 1 if total < 2 or items <= _SMALL else min(total, knobs.cpu_threads() or threads.default_threads())
+        alone = total < 2 or items * self._info["effort"] <= _SMALL
+        count = 1 if alone else min(total, knobs.cpu_threads() or threads.default_threads())
         extents = [n for f, ns in zip(self.layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
         stride = abi.arena_bytes(self._info, block, extents)
         fixed = {
