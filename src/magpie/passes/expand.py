@@ -33,10 +33,20 @@ def _size(rw: Rewriter, node: Node) -> Node | None:
     return rw.out.const(rw.workgroup[node.attrs["dim"]], index)
 
 
+def _length(start: int, stop: int, step: int) -> int:
+    """len(range(start, stop, step)), which Python limits to the size of a word; 0 if the step is."""
+    distance = stop - start if step > 0 else start - stop
+    return -(-distance // abs(step)) if step and distance > 0 else 0
+
+
 def _trip_count(rw: Rewriter, node: Node) -> Node | None:
     """Trips of range(start, stop, step) as 64-bit arithmetic that cannot overflow, saturated at 2**63 - 1."""
     b = rw.out
     start, stop, step = (rw.value(a) for a in node.args)
+    ends = [_constant(a) for a in (start, stop, step)]
+    if None not in ends:
+        first, last, by = (n or 0 for n in ends)
+        return b.const(min(_length(first, last, by), index.max), index)
     zero, one = b.const(0, index), b.const(1, index)
     known = _constant(step)
     if known is None:  # run-time step: a negative one counts the mirrored range

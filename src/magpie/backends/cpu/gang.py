@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from magpie.backends.cpu.access_groups import Group
 from magpie.backends.cpu.lane_shapes import Shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.plain import made_by, plain
@@ -92,6 +93,7 @@ class Env:
     sites: list[dict[str, object]] = made_by(default_factory=list)
     spills: list[str] = made_by(default_factory=list)  # stack memory for vectors, see `MemoryMixin.spill`
     regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
+    groups: dict[Node, Group] = made_by(default_factory=dict)  # see `magpie.backends.cpu.access_groups`
     used: set[Node] = made_by(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None

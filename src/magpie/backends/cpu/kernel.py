@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from magpie.backends.cpu import abi
+from magpie.backends.cpu.access_groups import find_groups
 from magpie.backends.cpu.effort import effort
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.gang_loops import GangLoops
@@ -270,4 +271,5 @@ def kernel_emitter(
     plan = make_plan(kernel, shapes)
     if refused := validate_plan(kernel, plan):
         raise CompileError(refused)
+    env.groups = find_groups([run.nodes for run in plan.runs], kernel, ranges)
     return KernelEmitter(env, plan)

@@ -9,6 +9,7 @@ from magpie.backends.cpu.kernel import Emitted, KernelEmitter, kernel_emitter
 from magpie.backends.cpu.lane_shapes import forward_slots
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.skips import branches_for_jumps
+from magpie.backends.cpu.unrolling import unroll_strided
 from magpie.backends.cpu.width import choose_width, short_rows
 from magpie.backends.llvm import codegen
 from magpie.backends.llvm.codegen import CodegenError, HostTarget
@@ -52,6 +53,10 @@ def emitter(kernel: Kernel, layout: KernelLayout, options: Options, target: Host
     one_row = size is not None and size[1] == size[2] == 1
     rows = one_row or not (has_subgroups or short_rows(ready, target))
     lanes = Layout(width, rows, size)
+    if not options.checked:
+        unrolled = unroll_strided(ready, lanes, known)
+        if unrolled is not ready:
+            ready, known = unrolled, ranges(unrolled)
     return kernel_emitter(ready, kernel, layout, target, lanes, known, checked=options.checked)
 
 

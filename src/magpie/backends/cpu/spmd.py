@@ -7,6 +7,7 @@ from collections.abc import Callable
 from magpie.backends.cpu.atomics import AtomicsMixin
 from magpie.backends.cpu.control import ControlMixin, LoopFrame
 from magpie.backends.cpu.gang import Coordinates, Env
+from magpie.backends.cpu.strided import StridedMixin, Waiting
 from magpie.backends.cpu.subgroups import SubgroupMixin
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import Block
@@ -16,7 +17,7 @@ from magpie.ir.ops import OPS
 __all__ = ["Gang", "supported"]
 
 
-class Gang(ControlMixin, AtomicsMixin, SubgroupMixin):
+class Gang(ControlMixin, StridedMixin, AtomicsMixin, SubgroupMixin):
     """Emits nodes for one gang at ``at`` under ``mask`` (None: all lanes). The current block is where it starts."""
 
     def __init__(self, env: Env, at: Coordinates, mask: Mask | None = None, end: Block | None = None) -> None:
@@ -32,6 +33,8 @@ class Gang(ControlMixin, AtomicsMixin, SubgroupMixin):
         self.end = end if end is not None else env.code.block("end")
         self.prologue = env.code.at_block
         self.locals: dict[Array, str] = {}
+        self.ready: dict[Node, Value] = {}
+        self.waiting: dict[Node, Waiting] = {}
         self.kept: dict[Node, Callable[[Value], None]] = {}  # values to store into context memory
 
     def local_pointer(self, array: Array) -> str:

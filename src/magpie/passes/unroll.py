@@ -1,0 +1,135 @@
+"""Unrolls counted loops: wholly where the trips are known and few, else several trips at a time.
+
+Values live across trips in slots, so that copies of the body one behind the other are the loop. What a backend wins is
+its own affair, so it says which loops and how far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from magpie.dtypes import index
+from magpie.ir.nodes import Kernel, Node, Region, Slot, walk
+from magpie.passes.rewrite import Rewriter
+
+__all__ = ["Counted", "counted_loop", "unroll"]
+
+
+class Counted:
+    """A loop of which only the count decides when it ends: the slot, the trips, and the body behind the test."""
+
+    __slots__ = ("body", "slot", "trips")
+
+    def __init__(self, slot: Slot, trips: Node, body: Region) -> None:
+        self.slot = slot
+        self.trips = trips
+        self.body = body
+
+    @property
+    def known(self) -> int | None:
+        """The number of trips, if it is a constant."""
+        return self.trips.attrs["value"] if self.trips.op == "const" else None
+
+
+def counted_loop(loop: Node) -> Counted | None:
+    """``loop`` as one that runs to its count: nothing leaves it early, and it holds no loop and no barrier."""
+    hint = loop.attrs.get("counted")
+    if hint is None:
+        return None
+    slot, trips = hint
+    body, step = loop.regions
+    at = next((k for k, n in enumerate(body) if n.op == "break_if"), None)
+    if at is None or at > 2 or not _tests(body[at].args[0], slot, trips):
+        return None
+    rest = body[at + 1 :]
+    if any(
+        n.op in ("loop", "barrier", "break", "break_if", "continue", "return", "subgroup_barrier") for n in walk(rest)
+    ):
+        return None
+    advances = [n for n in walk(step) if n.op == "slot_set"]
+    if len(advances) != 1 or advances[0].attrs["slot"] is not slot or any(n.regions for n in step):
+        return None
+    if any(n.op == "slot_set" and n.attrs["slot"] is slot for n in walk(rest)):
+        return None
+    return Counted(slot, trips, body)
+
+
+def _tests(node: Node, slot: Slot, trips: Node) -> bool:
+    """Whether ``node`` is the count reaching the trips."""
+    return node.op == "ge" and node.args[1] is trips and _gets(node.args[0], slot)
+
+
+def _gets(node: Node, slot: Slot) -> bool:
+    return node.op == "slot_get" and node.attrs["slot"] is slot
+
+
+class _Copy(Rewriter):
+    """A copy of a body for one trip, of new nodes throughout."""
+
+    def __init__(self, outer: Rewriter, slot: Slot, count: Node) -> None:
+        super().__init__({"slot_get": self.get})
+        self.values = dict(outer.values)
+        self.out = outer.out
+        self.slot = slot
+        self.count = count
+
+    def get(self, rewriter: Rewriter, node: Node) -> Node:
+        return self.count if node.attrs["slot"] is self.slot else self.keep(node)
+
+    def keep(self, node: Node) -> Node:
+        args = tuple(self.value(a) for a in node.args)
+        attrs: dict[str, Any] = {k: self.attr(v) for k, v in node.attrs.items()}
+        new = Node(node.op, args, node.type, attrs, tuple(self.region(r) for r in node.regions), node.loc)
+        self.out.region.append(new)
+        self.values[node] = new
+        return new
+
+
+class _Unroller(Rewriter):
+    def __init__(self, factors: Mapping[Node, int]) -> None:
+        super().__init__({"loop": self.loop})
+        self.factors = factors
+
+    def loop(self, rewriter: Rewriter, node: Node) -> None:
+        factor, found = self.factors.get(node, 1), counted_loop(node)
+        if factor < 2 or found is None:
+            self.keep(node)
+            return
+        b, known = self.out, found.known
+        if known is not None and known <= factor:
+            for n in range(known):
+                self.trip(found, b.const(n, index))
+            b.set(found.slot, b.const(known, index))
+            return
+        trips = self.value(found.trips)
+        by = b.const(factor, index)
+        many = b.emit("tdiv", trips, by)
+        slot = Slot(f"{found.slot.name}.by{factor}", index)
+        b.set(slot, b.const(0, index))
+        _, body, step = b.loop(counted=(slot, many))
+        with b.into(body):
+            k = b.get(slot)
+            b.emit("break_if", b.emit("ge", k, many))
+            first = b.emit("mul", k, by)
+            for n in range(factor):
+                self.trip(found, b.emit("add", first, b.const(n, index)) if n else first)
+        with b.into(step):
+            b.set(slot, b.emit("add", b.get(slot), b.const(1, index)))
+        b.set(found.slot, b.emit("mul", many, by))
+        if known is None or known % factor:
+            self.keep(node)
+
+    def trip(self, found: Counted, count: Node) -> None:
+        """The body behind the test, once."""
+        copy = _Copy(self, found.slot, count)
+        for node in found.body:
+            if node.op != "break_if" and not (node.op == "ge" and _tests(node, found.slot, found.trips)):
+                copy.visit(node)
+
+
+def unroll(kernel: Kernel, factors: Mapping[Node, int]) -> Kernel:
+    """``kernel`` with loops unrolled: those of at most as many trips as ``factors`` says wholly, the others so many
+    trips at a time, and the trips that are left by the loop as it was."""
+    return replace(kernel, body=_Unroller(factors).region(kernel.body))
