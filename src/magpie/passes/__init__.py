@@ -9,10 +9,11 @@ from magpie.ir.nodes import Kernel
 __all__ = ["prepare"]
 
 
-def prepare(kernel: Kernel, *, native_math: Set[tuple[str, str]] | None = None) -> Kernel:
+def prepare(kernel: Kernel, *, native_math: Set[tuple[str, str]] | None = None, trips: bool = True) -> Kernel:
     """What every backend starts from: no calls, no structs, no `trip_count`, no dead values, slots split into webs.
 
     ``native_math`` is what `magpie.passes.math_library.lower_math` leaves to the backend; None leaves it all math ops.
+    ``trips=False`` leaves `trip_count` in place, for a backend that looks at loops first.
     """
     from magpie.passes.dce import drop_dead
     from magpie.passes.expand import expand
@@ -26,6 +27,6 @@ def prepare(kernel: Kernel, *, native_math: Set[tuple[str, str]] | None = None) 
 
         kernel = lower_math(kernel, native_math)
     kernel = split_structs(kernel)
-    kernel = expand(kernel)
+    kernel = expand(kernel, trips=trips)
     kernel = drop_dead(kernel)
     return split_webs(kernel)

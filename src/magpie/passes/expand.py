@@ -17,8 +17,8 @@ def _constant(node: Node) -> int | None:
 
 
 class _Expander(Rewriter):
-    def __init__(self, workgroup: tuple[int, int, int] | None) -> None:
-        super().__init__({"trip_count": _trip_count})
+    def __init__(self, workgroup: tuple[int, int, int] | None, trips: bool) -> None:
+        super().__init__({"trip_count": _trip_count} if trips else {})
         self.workgroup = workgroup
         if workgroup is not None:
             self.handlers["workgroup_size"] = _size
@@ -107,6 +107,7 @@ def _cast(rw: Rewriter, node: Node) -> Node | None:
     return rw.keep(node)
 
 
-def expand(kernel: Kernel) -> Kernel:
-    """``kernel`` without `trip_count`, and with a known workgroup size and quotients of global_id by it resolved."""
-    return replace(kernel, body=_Expander(kernel.known_workgroup).region(kernel.body))
+def expand(kernel: Kernel, *, trips: bool = True) -> Kernel:
+    """``kernel`` without `trip_count` (unless ``trips`` is false), and with a known workgroup size and quotients of
+    global_id by it resolved."""
+    return replace(kernel, body=_Expander(kernel.known_workgroup, trips).region(kernel.body))

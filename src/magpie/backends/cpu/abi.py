@@ -85,7 +85,8 @@ def arena_bytes(info: dict[str, Any], block: tuple[int, int, int], extents: Sequ
     """Bytes of arena that one thread needs for workgroups of size ``block``.
 
     ``extents`` are the extent words of the launch block. ``info["arena"]`` holds: fixed (bytes), per_gang (bytes for
-    each gang), rows (true if gangs do not cross rows of x) and dynamic ((itemsize, rank) of each dynamic array).
+    each gang), rows (true if gangs do not cross rows of x), dynamic ((itemsize, rank) of each dynamic array) and batch
+    (workgroups that are in the arena at once).
     """
     arena: dict[str, Any] = info["arena"]
     width: int = info["gang"]
@@ -98,7 +99,7 @@ def arena_bytes(info: dict[str, Any], block: tuple[int, int, int], extents: Sequ
             size *= n
         at += rank
         total += _round(size)
-    return total
+    return total * int(arena["batch"])
 
 
 @record

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from magpie.backends.cpu.copies import COPIES, array_bytes, copy_pitch
 from magpie.backends.cpu.gang import Env, Storage
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.regions import Plan, Run
 from magpie.backends.cpu.spmd import Gang
 from magpie.backends.cpu.values import Mask, Value
-from magpie.backends.llvm.emitter import Code, Module, element, memory_element
+from magpie.backends.llvm.emitter import Block, Code, Module, element, memory_element
 from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Kernel, LocalArray, Node, SharedArray, Slot, walk
 
@@ -39,6 +40,7 @@ class Arena:
         self.fixed = 0
         self.fixed_at: dict[Array, int] = {}
         self.context_base = ""
+        self.copied: set[SharedArray] = set()  # arrays that have private copies at times
 
     def reserve(self, key: Node | Slot | LocalArray | str, kind: int, elem: str, size: int, stride: int = 0) -> None:
         """Context memory of ``size`` bytes for each gang."""
@@ -53,7 +55,10 @@ class Arena:
         plan, shapes, w = self.plan, self.env.shapes, self.width
         for array in self.kernel.shared:
             if not array.dynamic:
-                self.place_fixed(array, _elements(array) * array.type.itemsize)
+                self.place_fixed(array, array_bytes(array))
+                if array in self.copied:
+                    self.fixed += copy_pitch(array) * COPIES - array_bytes(array)
+                    self.fixed = (self.fixed + 63) // 64 * 64
         for local in self.kernel.locals:
             if local not in plan.context_arrays:
                 self.place_fixed(local, _elements(local) * local.type.itemsize * w)
@@ -120,16 +125,19 @@ class Arena:
             return launch.size(0)
         return launch.times(launch.size(0), launch.times(launch.size(1), launch.size(2)))
 
-    def bind_arrays(self) -> None:
-        """Pointers of the arrays in the arena, made in the entry block."""
-        c, entry, launch = self.c, self.c.entry, self.launch
+    def bind_arrays(self, fixed: str, context: str, entry: Block) -> None:
+        """Pointers of the arrays: those of fixed size and the context memory lie at ``fixed`` and ``context`` bytes of
+        the arena. Made in a block that is executed before they are used."""
+        c, launch = self.c, self.launch
 
         def at(offset: str) -> str:
             return "%arena" if offset == "0" else c.op_in(entry, f"getelementptr i8, ptr %arena, i64 {offset}")
 
+        base = at(fixed)
         for array, offset in self.fixed_at.items():
-            self.env.arrays[array] = (at(str(offset)), entry)
-        self.context_base = at(str(self.fixed)) if self.per_gang else ""
+            place = c.op_in(entry, f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+            self.env.arrays[array] = (place, entry)
+        self.context_base = at(context) if self.per_gang else ""
         dynamic = [s for s in self.kernel.shared if s.dynamic]
         if not dynamic:
             return
@@ -239,7 +247,7 @@ def _scalar(array: Array) -> DType:
     return array.type
 
 
-def _elements(array: SharedArray | LocalArray) -> int:
+def _elements(array: LocalArray) -> int:
     n = 1
     for extent in array.shape:
         assert isinstance(extent, int)

@@ -1,11 +1,12 @@
 """Atomics of a gang, lane by lane in ascending order (RULES 16).
 
-On buffers they are real atomics. A workgroup runs on one thread, so on shared memory a plain read-modify-write will do.
+On buffers they are real atomics; read-modify-writes of shared memory are in `magpie.backends.cpu.shared_atomics`.
 """
 
 from __future__ import annotations
 
-from magpie.backends.cpu.memory import Address, MemoryMixin
+from magpie.backends.cpu.memory import Address
+from magpie.backends.cpu.shared_atomics import SharedAtomicsMixin
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import element, memory_element
 from magpie.dtypes import DType
@@ -16,7 +17,7 @@ __all__ = ["AtomicsMixin"]
 _NATIVE = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 
 
-class AtomicsMixin(MemoryMixin):
+class AtomicsMixin(SharedAtomicsMixin):
     """Read-modify-writes, compare-exchanges, atomic loads and stores."""
 
     def atomic_rmw(self, node: Node) -> Value:
@@ -37,13 +38,15 @@ class AtomicsMixin(MemoryMixin):
             else:
                 c.do(f"{self.rmw_text(kind, t, a.base, total)}")
             return self.old_values("", elem, t)
+        if self.is_shared(node):
+            return self.old_values(self.shared_rmw(node, a, value), elem, t)
         operand = self.spill(self.vector.to_memory(self.lanes(value, element(t)), t), elem)
         offsets = self.spill_offsets(a)
         out = self.spill("zeroinitializer", elem) if node in self.env.used else ""
         lane, header, exit_, left, rest = self.begin_lane_loop(self.mask)
         pointer = self.lane_address(a, lane, offsets)
         x = self.spilled_lane(operand, elem, lane)
-        old = self.one_rmw(node, kind, t, pointer, x, a.suffix)
+        old = self.one_rmw(kind, t, pointer, x)
         if out:
             c.do(f"store {elem} {old}, ptr {c.op(f'getelementptr {elem}, ptr {out}, i64 {lane}')}")
         self.end_lane_loop(header, exit_, left, rest)
@@ -70,13 +73,9 @@ class AtomicsMixin(MemoryMixin):
             name = _NATIVE[kind]
         return f"atomicrmw {name} ptr {pointer}, {elem} {x} monotonic, align {t.itemsize}"
 
-    def one_rmw(self, node: Node, kind: str, t: DType, pointer: str, x: str, suffix: str) -> str:
+    def one_rmw(self, kind: str, t: DType, pointer: str, x: str) -> str:
         """One lane's operation in memory form; gives the old value."""
         c, elem = self.c, memory_element(t)
-        if self.is_shared(node):
-            old = c.op(f"load {elem}, ptr {pointer}, align {t.itemsize}{suffix}")
-            c.do(f"store {elem} {self.combined(kind, t, old, x)}, ptr {pointer}, align {t.itemsize}{suffix}")
-            return old
         if not t.is_float or (kind == "exchange"):
             if not t.is_float:
                 return c.op(self.rmw_text(kind, t, pointer, x))
@@ -85,17 +84,6 @@ class AtomicsMixin(MemoryMixin):
             raw = c.op(f"atomicrmw xchg ptr {pointer}, {integer} {bits} monotonic, align {t.itemsize}")
             return raw if elem == integer else c.op(f"bitcast {integer} {raw} to {elem}")
         return self.cas_loop(kind, t, pointer, x)
-
-    def combined(self, kind: str, t: DType, old: str, x: str) -> str:
-        """old (kind) x, in memory form."""
-        if kind == "exchange":
-            return x
-        s = self.scalar
-        a, b = s.from_memory(old, t), s.from_memory(x, t)
-        fake = Node(kind, (), t)
-        if t.is_bool and kind in ("min", "max"):
-            fake.op = "and" if kind == "min" else "or"
-        return s.to_memory(s.emit(fake, [a, b], t, element(t)), t)
 
     def cas_loop(self, kind: str, t: DType, pointer: str, x: str) -> str:
         """Floats: compute from the value seen, and store it if nobody came between."""

@@ -60,6 +60,7 @@ class Coordinates:
     number: str  # of the gang in its workgroup
     block: Block | None
     group_block: Block | None
+    last: str = "0"  # workgroup id along x of the last workgroup of the batch
 
 
 @plain
@@ -90,6 +91,8 @@ class Env:
     # pointer text and defining block of shared, local and constant arrays
     arrays: dict[Array, tuple[str, Block | None]] = made_by(default_factory=dict)
     alias: dict[Array, str] = made_by(default_factory=dict)  # metadata to add to accesses
+    # (number, distance in bytes) of the private copies that atomics on a shared array work on at present
+    copies: dict[Array, tuple[int, int]] = made_by(default_factory=dict)
     sites: list[dict[str, object]] = made_by(default_factory=list)
     spills: list[str] = made_by(default_factory=list)  # stack memory for vectors, see `MemoryMixin.spill`
     regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
@@ -98,6 +101,7 @@ class Env:
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None
     large: bool = False  # so many nodes that code size counts more than speed
+    ahead: bool = False  # whether walks prefetch what the next trip loads
     polling: bool = True  # whether endless loops look for a cancelled launch
     trips: str = ""  # counter of the trips of endless loops
     leave: Block | None = None  # leaves the kernel
@@ -420,6 +424,8 @@ class GangBase:
         return self.vec(c.op(f"sub {vt} {row}, {c.op(f'mul {vt} {plane}, {wy}')}"), "i32")
 
     def workgroup_id(self, node: Node) -> Value:
+        if node.attrs.get("last"):
+            return self.group_value(self.at.last)
         return self.group_value(self.at.group[node.attrs["dim"]])
 
     def global_id(self, node: Node) -> Value:

@@ -7,13 +7,13 @@ from typing import Any
 from magpie.backends.cpu import abi
 from magpie.backends.cpu.access_groups import find_groups
 from magpie.backends.cpu.effort import effort
+from magpie.backends.cpu.batches import Batches
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
-from magpie.backends.cpu.gang_loops import GangLoops
 from magpie.backends.cpu.lane_shapes import analyse_shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.library import library_call
 from magpie.backends.cpu.order import BAND, in_bands
-from magpie.backends.cpu.plain import copy_with, plain
+from magpie.backends.cpu.plain import plain
 from magpie.backends.cpu.polling import poll_cancel
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
@@ -45,7 +45,7 @@ class Emitted:
     externals: tuple[str, ...]
 
 
-class KernelEmitter(GangLoops):
+class KernelEmitter(Batches):
     """One kernel on its way to text."""
 
     def __init__(self, env: Env, plan: Plan) -> None:
@@ -80,6 +80,7 @@ class KernelEmitter(GangLoops):
     def emit(self) -> Emitted:
         c, plan = self.c, self.plan
         self.lay_out()
+        ahead, items = self.split()
         head, body, done = c.block("wg"), c.block("work"), c.block("done")
         self.next = c.block("next")
         entry = c.entry
@@ -91,16 +92,23 @@ class KernelEmitter(GangLoops):
         c.cbr(c.op(f"icmp slt i64 {group}, %wg_end"), body, done)
         c.place(body)
         self.place_group(group)
-        self.bind_arrays()
-        self.sc = Gang(self.env, copy_with(self.at, x0="0"), None, self.next)
+        self.bind_arrays("0", str(self.fixed), entry)
+        self.sc = Gang(self.env, self.at, None, self.next)
         self.sc.prologue = body
         for slot in plan.scaffold_slots:
             self.sc.storage[slot] = self.scaffold_storage(slot, body)
-        self.clear_context()
-        self.items(plan.items)
+        if ahead:
+            self.open_batch(c.op(f"sub i64 %wg_end, {group}"))
+            self.each_group(self.clear_context)
+            self.lockstep = True
+            self.items(ahead)
+            self.one_by_one(items)
+        else:
+            self.clear_context()
+            self.items(items)
         c.br(self.next)
         c.place(self.next)
-        c.do(f"{following} = add i64 {group}, 1")
+        c.do(f"{following} = add i64 {group}, {self.here if ahead else 1}")
         c.br(head)
         c.place(done)
         if self.env.streams.metadata:
@@ -124,6 +132,7 @@ class KernelEmitter(GangLoops):
                 "fixed": self.fixed,
                 "per_gang": self.per_gang,
                 "rows": self.env.layout.rows,
+                "batch": self.batch,
                 "dynamic": [(s.type.itemsize, s.rank) for s in self.kernel.shared if s.dynamic],
             },
             "records": bool(self.env.sites),
@@ -158,9 +167,8 @@ class KernelEmitter(GangLoops):
                 y = c.op(f"udiv i64 {rest}, {columns}")
         elif dims:
             x = c.op(f"urem i64 {group}, {columns}")
-        self.group = group
         self.env.group = group
-        self.at = Coordinates((x, y, z), "0", "0", "0", "0", c.at_block, c.at_block)
+        self.at = Coordinates((x, y, z), "0", "0", "0", "0", c.at_block, c.at_block, x)
 
     def scaffold_storage(self, slot: Slot, block: Block) -> Storage:
         assert isinstance(slot.type, DType)
@@ -171,22 +179,21 @@ class KernelEmitter(GangLoops):
 
     # --- scaffold ------------------------------------------------------------------------------------------------
 
-    def items(self, items: list[Item]) -> None:
-        for item in items:
-            if not self.c.open:
-                return
-            if isinstance(item, Run):
-                self.run(item)
-            elif isinstance(item, Scalar):
-                self.sc.visit(item.node)
-            elif isinstance(item, Branch):
-                self.branch(item)
-            elif isinstance(item, Repeat):
-                self.repeat(item)
-            elif isinstance(item, Exit):
-                self.exit(item.node)
-            else:
-                assert isinstance(item, Barrier)
+    def item(self, item: Item) -> None:
+        if isinstance(item, Run):
+            self.run(item)
+        elif isinstance(item, Scalar):
+            self.sc.visit(item.node)
+            if self.lockstep:
+                self.scalars.append(item.node)
+        elif isinstance(item, Branch):
+            self.branch(item)
+        elif isinstance(item, Repeat):
+            self.repeat(item)
+        elif isinstance(item, Exit):
+            self.exit(item.node)
+        else:
+            assert isinstance(item, Barrier)
 
     def condition(self, node: Node) -> str:
         """A scaffold condition as an i1: computed by the scaffold, or what item 0 has."""

@@ -196,7 +196,26 @@ class MemoryMixin(GangBase):
     # --- loads ---------------------------------------------------------------------------------------------------
     def load(self, node: Node) -> Value:
         indices = [self.map[a] for a in node.args]
-        return self.guarded(node, indices, self.load_from)
+        ahead = node.attrs.get("ahead")
+        if ahead is None or self.mask is not None or not self.env.ahead:
+            return self.guarded(node, indices, self.load_from)
+        stride = self.env.launch.stride(node.attrs["array"], node.attrs["array"].rank - 1)
+        distance = self.mul(self.mul(self.map[ahead].text, stride), str(node.attrs["ahead_trips"]))
+
+        def load(a: Address) -> Value:
+            self.prefetch(a, distance)
+            return self.load_from(a)
+
+        return self.guarded(node, indices, load)
+
+    def prefetch(self, a: Address, distance: str) -> None:
+        """Ask for the lines of a vector ``distance`` elements further on."""
+        c, size = self.c, a.t.itemsize
+        c.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+        p = c.op(f"getelementptr i8, ptr {a.base}, i64 {self.mul(distance, str(size))}")
+        for line in range(0, self.w * size, 64):
+            at = c.op(f"getelementptr i8, ptr {p}, i64 {line}") if line else p
+            c.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
     def check_bounds(self, node: Node, indices: list[Value]) -> None:
         """Checked mode narrows the mask to the lanes in bounds; see `magpie.backends.cpu.checks`."""

@@ -10,6 +10,7 @@ from magpie.backends.cpu.lane_shapes import forward_slots
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.skips import branches_for_jumps
 from magpie.backends.cpu.unrolling import unroll_strided
+from magpie.backends.cpu.walks import walk_loops
 from magpie.backends.cpu.width import choose_width, short_rows
 from magpie.backends.llvm import codegen
 from magpie.backends.llvm.codegen import CodegenError, HostTarget
@@ -18,19 +19,25 @@ from magpie.ir.layout import KernelLayout, compute_layout
 from magpie.ir.nodes import Facts, Kernel, walk
 from magpie.passes import prepare
 from magpie.passes.access import infer
+from magpie.passes.dce import drop_dead
+from magpie.passes.expand import expand
 from magpie.passes.narrow_index import ranges
+from magpie.passes.webs import split_webs
 
 __all__ = ["compile_kernel", "llvm_text", "show"]
 
 
-def prepared(kernel: Kernel) -> Kernel:
-    """What the emitter starts from."""
-    return forward_slots(branches_for_jumps(prepare(kernel)))
+def prepared(kernel: Kernel, *, checked: bool = False) -> Kernel:
+    """What the emitter starts from. Checked mode keeps loops as they are written."""
+    if checked:
+        return forward_slots(branches_for_jumps(prepare(kernel)))
+    plain = forward_slots(branches_for_jumps(prepare(kernel, trips=False)))
+    return forward_slots(drop_dead(split_webs(expand(walk_loops(plain)))))
 
 
 def emitter(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> KernelEmitter:
     """What emits the kernel's module: its gang width is chosen, its shapes are known, and it is cut at barriers."""
-    ready = prepared(kernel)
+    ready = prepared(kernel, checked=options.checked)
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
     known = ranges(ready)
     # a gang is a subgroup, so what the launch says of subgroups counts for kernels that can tell

@@ -84,6 +84,11 @@ class Repeat:
     body: list[Item]
     step: list[Item]
 
+    @property
+    def walks(self) -> bool:
+        """Whether it is a walk (see `magpie.backends.cpu.walks`), whose runs need no barrier between them."""
+        return bool(self.node.attrs.get("walk"))
+
 
 Item = Run | Scalar | Barrier | Exit | Branch | Repeat
 
@@ -103,8 +108,10 @@ class Plan:
 
 
 def holds_barrier(node: Node) -> bool:
-    """Whether a barrier stands inside ``node``."""
-    return node.op == "barrier" or any(n.op == "barrier" for r in node.regions for n in walk(r))
+    """Whether a barrier stands inside ``node``, or it is a walk, which is executed as if one did."""
+    if node.op == "barrier" or node.attrs.get("walk"):
+        return True
+    return any(n.op == "barrier" or n.attrs.get("walk") for r in node.regions for n in walk(r))
 
 
 def _leaves(node: Node, returns: bool) -> bool:

@@ -6,9 +6,9 @@ from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
 from magpie.backends.cpu.regions import holds_barrier
 from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.llvm.codegen import HostTarget
-from magpie.dtypes import DType
+from magpie.dtypes import DType, index
 from magpie.ir.nodes import Kernel, Node, walk
-from magpie.ir.ops import ELEMENTARY
+from magpie.ir.ops import ELEMENTARY, OPS
 from magpie.passes.narrow_index import Ranges
 
 __all__ = ["choose_width", "hot_bits", "mask_bits", "native_lanes", "short_rows"]
@@ -25,9 +25,13 @@ _NOT_LANES = ("const", "param", "subgroup_ballot")
 def hot_bits(kernel: Kernel) -> int:
     """Bits of the widest type that values of lanes commonly have: floats and declared integers, not indices."""
     bits = 8
+    counts: set[Node] = set()  # what is made of indices alone, such as a trip count, whatever its type
     for node in walk(kernel.body):
         t = node.type
-        if isinstance(t, DType) and t.name != "index" and not t.is_bool and node.op not in _NOT_LANES:
+        whole = isinstance(t, DType) and t.is_int
+        if t is index or (whole and node.args and OPS[node.op].pure and all(a in counts for a in node.args)):
+            counts.add(node)
+        elif isinstance(t, DType) and not t.is_bool and node.op not in _NOT_LANES:
             bits = max(bits, 32 if t.is_float and t.bits == 16 else t.bits)
     return bits
 

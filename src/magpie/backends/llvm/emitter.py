@@ -107,6 +107,11 @@ class Module:
         self.metadata.append(f"{ref} = {text.replace('{self}', ref)}")
         return ref
 
+    def rolled(self) -> str:
+        """Metadata for the branch at the end of a loop that is not to be unrolled."""
+        off = self.node('!{!"llvm.loop.unroll.disable"}')
+        return self.node(f"distinct !{{{{self}}, {off}}}")
+
     def text(self) -> str:
         """The whole module."""
         parts = [*self.globals.values(), *self.helpers.values(), *self.functions]
