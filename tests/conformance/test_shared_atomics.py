@@ -61,10 +61,10 @@ def test_histogram(block, grid):
 
 
 @case(gangs=True, blocks=(256,), grids=(20, 37))
-def test_histogram_with_a_stride_of_more_than_a_page(block, grid):
+def test_histogram_of_more_than_a_cache_holds(block, grid):
     return [
         Run(k_histogram, (x, empty((grid, BINS), mp.i32)), {1: _histograms(x, block, grid)}, grid=grid, block=block)
-        for x in _inputs(3 * block * grid + 301)
+        for x in _inputs(80_301)
     ]
 
 
@@ -84,7 +84,7 @@ def k_histogram_256(x, h):
 
 @case(gangs="all", grids=(1, 16, 21))
 def test_histogram_of_a_known_workgroup_size(grid):
-    n = 5 * 256 * grid + 77
+    n = 70_000 + 77 * grid
     return [
         Run(
             k_histogram_256,

@@ -86,7 +86,7 @@ def k_reduce_256(x, out):
 @case(gangs="all", grids=(1, 4, 8, 19))
 def test_sum_in_workgroups_of_a_known_size(grid):
     runs = []
-    for n in (0, 700, 256 * grid, 7 * 256 * grid - 1, 8 * 256 * grid + 1):
+    for n in (0, 700, 256 * grid, 20 * 1024 - 1, 20 * 1024 + 256 * grid + 1):
         x = np.random.default_rng(n).random(n, dtype=np.float32)
         want = _tree(_sums(x, 256 * grid), 256)
         runs.append(Run(k_reduce_256, (x, empty(grid, mp.f32)), {1: want}, grid=grid, block=256))
@@ -226,7 +226,7 @@ def k_rows(x, out):
 @case(gangs=True, grids=((1, 3), (5, 4)))
 def test_rows(grid):
     items = 256 * grid[0]
-    x = np.random.default_rng(2).random((grid[1], 5 * items + 100), dtype=np.float32)
+    x = np.random.default_rng(2).random((grid[1], 20_000 + items // 2), dtype=np.float32)
     want = np.stack([_sums(row, items) for row in x])
     return Run(k_rows, (x, empty((grid[1], items), mp.f32)), {1: want}, grid=grid, block=256)
 
@@ -249,7 +249,7 @@ def k_skip(x, out):
 @case(gangs=True, grids=(1, 16))
 def test_trips_that_end_early(grid):
     items = 128 * grid
-    x = np.random.default_rng(6).integers(0, 50, 7 * items - 9).astype(np.int32)
+    x = np.random.default_rng(6).integers(0, 50, 9 * items - 9).astype(np.int32)
     rows, there = _turns(x, items)
     kept = there & (rows % 3 != 0)
     last = np.zeros(items, np.int32)
@@ -280,7 +280,7 @@ def k_two(x, y, out):
 @case(gangs=True, grids=(1, 13))
 def test_two_loops_with_a_barrier_between(grid):
     items = 256 * grid
-    x, y = (np.random.default_rng(n).integers(-50, 50, n).astype(np.int32) for n in (4 * items + 3, 5 * items - 3))
+    x, y = (np.random.default_rng(n).integers(-50, 50, n).astype(np.int32) for n in (20_000 + 3, 20_000 + items - 3))
     rows, _ = _turns(x, items)
     first = rows.sum(0).reshape(grid, 256)[:, ::-1].ravel()
     rows, there = _turns(y, items)

@@ -2,7 +2,7 @@
 
 A walk (see `walks`) reads a block of consecutive elements a trip, as long as the workgroup has items, and goes on a
 stride further. Hardware prefetchers follow streams of kilobytes: in blocks of 1 KB a sum of floats took 1.7 times as
-long as in order, in blocks of 8 KB 1.05 times. So adjacent workgroups are taken as a *batch*: what stands before and
+long as in order, in blocks of 8 KB 1.05 times, in blocks of 16 KB no longer. So adjacent workgroups are taken as a *batch*: what stands before and
 in the walk is executed for each of them in turn, item by item of the plan, each in its own part of the arena; what
 stands behind the walk is executed for one workgroup after the other.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magpie.backends.cpu.copies import stretches
+from magpie.backends.cpu.copies import COPIES, array_bytes, copy_pitch, stretches
 from magpie.backends.cpu.gang import Coordinates
 from magpie.backends.cpu.merging import MergingLoops
 from magpie.backends.cpu.order import in_bands
@@ -24,7 +24,7 @@ from magpie.ir.nodes import Buffer, Node, SharedArray, walk
 __all__ = ["Batches"]
 
 # Bytes of a block that all prefetchers follow, and what the memory of a batch may take of a first-level cache.
-_BLOCK = 8 << 10
+_BLOCK = 16 << 10
 _ROOM = 24 << 10
 _MOST = 16
 # Shorter blocks than this are over before a prefetcher has begun.
@@ -60,7 +60,7 @@ class Batches(MergingLoops):
                 block = (size[0] * size[1] * size[2] if size else _ITEMS) * walks[0].attrs["size"]
                 if len(walks) == 1 and all(self.free(item, walks[0]) for item in ahead):
                     self.batch = self.groups(walks[0], block)
-                self.env.ahead = block * self.batch < _PAGE
+                self.env.ahead = "trip" if block * self.batch < _PAGE else "line"
                 break
         return (ahead, items[len(ahead) :]) if self.batch > 1 else ([], items)
 
@@ -69,7 +69,10 @@ class Batches(MergingLoops):
         if not loop.attrs["even"] or in_bands(self.kernel) or self.env.checked or self.env.large or any(s.dynamic for s in self.kernel.shared):
             return 1
         gangs = -(-block // (self.width * loop.attrs["size"]))
-        memory = self.fixed + self.per_gang * gangs
+        touched = {n.attrs.get("array") for r in loop.regions for n in walk(r)}
+        shared = [a for a in self.kernel.shared if a in touched]
+        memory = self.per_gang * gangs + sum(array_bytes(a) for a in shared)
+        memory += sum(copy_pitch(a) * (COPIES - 1) for a in shared if a in self.copied)
         most: int = max(1, min(_MOST, -(-_BLOCK // block), _ROOM // max(1, memory)))
         return int(1 << (most.bit_length() - 1))  # so that batches and chunks of workgroups fit together
 

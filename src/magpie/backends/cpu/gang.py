@@ -101,7 +101,7 @@ class Env:
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None
     large: bool = False  # so many nodes that code size counts more than speed
-    ahead: bool = False  # whether walks prefetch what the next trip loads
+    ahead: str = ""  # what walks prefetch: the next "line" or what the next "trip" loads
     polling: bool = True  # whether endless loops look for a cancelled launch
     trips: str = ""  # counter of the trips of endless loops
     leave: Block | None = None  # leaves the kernel

@@ -6,8 +6,8 @@ from typing import Any
 
 from magpie.backends.cpu import abi
 from magpie.backends.cpu.access_groups import find_groups
-from magpie.backends.cpu.effort import effort
 from magpie.backends.cpu.batches import Batches
+from magpie.backends.cpu.effort import effort
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.lane_shapes import analyse_shapes
 from magpie.backends.cpu.launch import Launch

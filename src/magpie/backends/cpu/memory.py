@@ -43,6 +43,8 @@ class Address:
 class MemoryMixin(GangBase):
     """Accesses of arrays."""
 
+    lines: dict[Node, str]  # where lanes were loaded from side by side, from memory that nobody writes
+
     # --- addresses -----------------------------------------------------------------------------------------------
     def pointer(self, array: Array) -> str:
         """The first element of an array; for a local array, of this gang's part."""
@@ -196,26 +198,32 @@ class MemoryMixin(GangBase):
     # --- loads ---------------------------------------------------------------------------------------------------
     def load(self, node: Node) -> Value:
         indices = [self.map[a] for a in node.args]
-        ahead = node.attrs.get("ahead")
-        if ahead is None or self.mask is not None or not self.env.ahead:
+        array = node.attrs["array"]
+        if self.mask is not None or not isinstance(array, Buffer):
             return self.guarded(node, indices, self.load_from)
-        stride = self.env.launch.stride(node.attrs["array"], node.attrs["array"].rank - 1)
-        distance = self.mul(self.mul(self.map[ahead].text, stride), str(node.attrs["ahead_trips"]))
 
         def load(a: Address) -> Value:
-            self.prefetch(a, distance)
+            if "ahead" in node.attrs and self.env.ahead:
+                self.prefetch(node, a)
+            if a.kind == 1 and a.stride == a.t.itemsize and "!invariant.load" in a.suffix:
+                self.lines[node] = a.base
             return self.load_from(a)
 
         return self.guarded(node, indices, load)
 
-    def prefetch(self, a: Address, distance: str) -> None:
-        """Ask for the lines of a vector ``distance`` elements further on."""
+    def prefetch(self, node: Node, a: Address) -> None:
+        """Ask for what a walk loads next: the same lines a trip later, or in long blocks the line behind these, which
+        sets the prefetcher going (an access that is not aligned touches it by itself)."""
         c, size = self.c, a.t.itemsize
         c.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
-        p = c.op(f"getelementptr i8, ptr {a.base}, i64 {self.mul(distance, str(size))}")
-        for line in range(0, self.w * size, 64):
-            at = c.op(f"getelementptr i8, ptr {p}, i64 {line}") if line else p
-            c.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+        distance, lines = str(self.w * size), 1
+        if self.env.ahead == "trip":
+            array = node.attrs["array"]
+            step = self.mul(self.map[node.attrs["ahead"]].text, self.env.launch.stride(array, array.rank - 1))
+            distance, lines = self.mul(step, str(size * node.attrs["ahead_trips"])), -(-self.w * size // 64)
+        for line in range(lines):
+            p = c.op(f"getelementptr i8, ptr {a.base}, i64 {self.add(distance, str(64 * line))}")
+            c.do(f"call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 3, i32 1)")
 
     def check_bounds(self, node: Node, indices: list[Value]) -> None:
         """Checked mode narrows the mask to the lanes in bounds; see `magpie.backends.cpu.checks`."""

@@ -35,6 +35,7 @@ class Gang(ControlMixin, StridedMixin, AtomicsMixin, SubgroupMixin):
         self.locals: dict[Array, str] = {}
         self.ready: dict[Node, Value] = {}
         self.waiting: dict[Node, Waiting] = {}
+        self.lines: dict[Node, str] = {}
         self.kept: dict[Node, Callable[[Value], None]] = {}  # values to store into context memory
 
     def local_pointer(self, array: Array) -> str:

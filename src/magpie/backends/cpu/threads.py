@@ -49,13 +49,13 @@ def default_threads() -> int:
     return max(1, os.cpu_count() or 1)
 
 
-def pick_chunk(total: int, threads: int) -> int:
-    """Workgroups to take at a time: about 16 takes a thread.
+def pick_chunk(total: int, threads: int, batch: int = 1) -> int:
+    """Workgroups to take at a time: about 16 takes a thread, or 4 where the code takes workgroups in batches.
 
     Enough for balance when workgroups differ, and few enough that the shared counter does not matter (measured: one
     workgroup at a time costs small ones twice their time).
     """
-    return max(1, total // (threads * 16))
+    return max(1, total // (threads * 16), min(batch, total // (threads * 4 if threads > 1 else 1)))
 
 
 @functools.cache

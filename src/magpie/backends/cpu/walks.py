@@ -30,8 +30,9 @@ from magpie.passes.rewrite import Rewriter
 
 __all__ = ["walk_loops"]
 
-# A walk is for strides of at least a page: nearer by, caches and prefetchers see through the order of gangs.
-_PAGE = 4096
+# Bytes that a walk goes at least: what a gang goes through in less than that waits in the cache for the next one.
+# Its stride is at least the workgroup: in a sliding window, each trip reads what the one before has read.
+_FAR_BYTES = 64 << 10
 # Values that a walk may keep for each work-item from trip to trip.
 _CARRIED = 4
 # Beyond this nothing is added that could wrap.
@@ -213,8 +214,10 @@ class _Walks(Rewriter):
         b, times = self.out, self.together(found)
         accesses = self.strides(found, [n for r in found.loop.regions for n in walk(r)])
         size = max(n.attrs["array"].type.itemsize for n in accesses)
-        far = b.emit("ge", self.value(found.step), b.const(-(-_PAGE // size), index))
-        trips = b.select(far, common, b.const(0, index))
+        stride = self.value(found.step)
+        apart = b.emit("ge", stride, b.emit("workgroup_size", dim=0))
+        far = b.emit("ge", b.emit("mul", common, stride), b.const(-(-_FAR_BYTES // size), index))
+        trips = b.select(b.emit("and", apart, far), common, b.const(0, index))
         if times > 1:
             trips = b.emit("and", trips, b.const(-times, index))
         counter = Slot(f"{found.slot.name}.walk", index)
@@ -233,7 +236,7 @@ class _Walks(Rewriter):
                     if node is not test and node is not test.args[0]:
                         copier.visit(node)
                 for node in accesses:
-                    copier.values[node].attrs.update(ahead=self.value(found.step), ahead_trips=times)
+                    copier.values[node].attrs.update(ahead=stride, ahead_trips=times)
                 for node in found.loop.regions[1]:
                     if node.op != "slot_set" or node.attrs["slot"] is not found.slot:
                         copier.visit(node)

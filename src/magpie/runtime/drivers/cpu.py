@@ -182,7 +182,7 @@ class _Loaded:
         fixed = {
             "kernel": self._address,
             "total": total,
-            "chunk": min(_CHUNK, threads.pick_chunk(total, count)),
+            "chunk": min(_CHUNK, threads.pick_chunk(total, count, self._info["arena"]["batch"])),
             "threads": count,
             "parallel": threads.openmp_parallel() if count > 1 else 0,
             "stride": stride,
