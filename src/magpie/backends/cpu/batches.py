@@ -2,9 +2,9 @@
 
 A walk (see `walks`) reads a block of consecutive elements a trip, as long as the workgroup has items, and goes on a
 stride further. Hardware prefetchers follow streams of kilobytes: in blocks of 1 KB a sum of floats took 1.7 times as
-long as in order, in blocks of 8 KB 1.05 times, in blocks of 16 KB no longer. So adjacent workgroups are taken as a *batch*: what stands before and
-in the walk is executed for each of them in turn, item by item of the plan, each in its own part of the arena; what
-stands behind the walk is executed for one workgroup after the other.
+long as in order, in blocks of 8 KB 1.05 times, in blocks of 16 KB no longer. So adjacent workgroups are taken as a
+*batch*: what stands before and in the walk is executed for each of them in turn, item by item of the plan, each in its
+own part of the arena; what stands behind the walk is executed for one workgroup after the other.
 """
 
 from __future__ import annotations
@@ -66,7 +66,13 @@ class Batches(MergingLoops):
 
     def groups(self, loop: Node, block: int) -> int:
         """How many workgroups make a block that is long enough, and have room."""
-        if not loop.attrs["even"] or in_bands(self.kernel) or self.env.checked or self.env.large or any(s.dynamic for s in self.kernel.shared):
+        if (
+            not loop.attrs["even"]
+            or in_bands(self.kernel)
+            or self.env.checked
+            or self.env.large
+            or any(s.dynamic for s in self.kernel.shared)
+        ):
             return 1
         gangs = -(-block // (self.width * loop.attrs["size"]))
         touched = {n.attrs.get("array") for r in loop.regions for n in walk(r)}

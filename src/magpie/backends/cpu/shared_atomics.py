@@ -49,8 +49,9 @@ class SharedAtomicsMixin(MemoryMixin):
         """Every lane, a few in each trip of a loop.
 
         Indices and operands are read from where they were loaded, or go through stack memory: a vector store and a
-        load for several lanes are cheaper than taking a vector apart. Not unrolled: a processor learns for each instruction which store a load waits for, and
-        with all items in one bin 64 lanes in a row took 1.6 times as long as 8 of them in a loop.
+        load for several lanes are cheaper than taking a vector apart. Not unrolled: a processor learns for each
+        instruction which store a load waits for, and with all items in one bin 64 lanes in a row took 1.6 times as
+        long as 8 of them in a loop.
         """
         c, t, kind = self.c, a.t, node.attrs["kind"]
         elem = memory_element(t)
