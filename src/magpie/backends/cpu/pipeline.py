@@ -42,8 +42,8 @@ def emitter(kernel: Kernel, layout: KernelLayout, options: Options, target: Host
     known = ranges(ready)
     # a gang is a subgroup, so what the launch says of subgroups counts for kernels that can tell
     width = (options.subgroup_size if has_subgroups else 0) or options.gang
-    if not width and has_subgroups and kernel.facts != Facts():
-        # A kernel sees how large a subgroup is, and must not see facts: the same size whatever the launch.
+    if not width and has_subgroups and (kernel.facts != Facts() or options.checked):
+        # A kernel sees how large a subgroup is, and must not see facts or checks: the same size whatever the launch.
         plain = prepared(replace(kernel, facts=Facts()))
         width = choose_width(plain, target, ranges(plain))
     elif not width:
