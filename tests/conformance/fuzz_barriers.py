@@ -8,8 +8,6 @@ import sys
 import tempfile
 import types
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +75,6 @@ def arguments(grid: int, items: int, seed: int) -> tuple[Any, ...]:
     )
 
 
-@contextmanager
-def interpreter_subgroups(size: int) -> Iterator[None]:
-    """Launches on the interpreter inside have subgroups of ``size``."""
-    from magpie.runtime.drivers import interp
-
-    before = interp._SUBGROUP
-    interp._SUBGROUP = size
-    try:
-        yield
-    finally:
-        interp._SUBGROUP = before
-
-
 def load(program: BarrierProgram, folder: Path) -> Any:
     """The kernel, from a file, since a kernel needs source."""
     name = "barrier_" + hashlib.sha256(program.source.encode()).hexdigest()[:16]
@@ -107,36 +92,39 @@ def load(program: BarrierProgram, folder: Path) -> Any:
     return module.kernel
 
 
-def judge(program: BarrierProgram, kernel: Any, gangs: tuple[int, ...]) -> None:
-    """AssertionError where a target gives other values than the model (or the interpreter, for subgroup operations)."""
+def judge(program: BarrierProgram, kernel: Any, gangs: tuple[int, ...], turn: int | None = None) -> None:
+    """AssertionError where a target gives other values than the model (or the interpreter, for subgroup operations).
+
+    ``turn`` picks two of the launch shapes, the first with code for its size alone; without it all run, both ways.
+    """
     others = [t for t in targets() if t.device != "interp"]
+    shapes = SHAPES[program.dims]
+    chosen = [(shape, static) for shape in shapes for static in (0, 8)]
+    if turn is not None:
+        chosen = [(shapes[turn % len(shapes)], 8), (shapes[(turn // 2 + 1) % len(shapes)], 0)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mp.CompileWarning)
-        for grid, block, threads, seed in SHAPES[program.dims]:
+        for (grid, block, threads, seed), static in chosen:
             size = block if isinstance(block, tuple) else (block, 1, 1)
             items = size[0] * size[1] * size[2]
 
             def launch(device: str, **options: Any) -> tuple[Any, ...]:
                 args = arguments(grid, items, seed)
-                with on_threads(threads):
+                with on_threads(threads, static):
                     kernel.launch(grid=grid, block=block, args=args, device=device, **options)
                 return args
 
+            where = f"{grid} workgroups of {block}, static={static > 0}"
             want = arguments(grid, items, seed)
             if program.model:
                 run_model(program, grid, size, want)
-                same(launch("interp"), want, f"interp, {grid} workgroups of {block}")
+                same(launch("interp"), want, f"interp, {where}")
             for target in others:
                 for gang in gangs if "gangs" in target.manifest.capabilities else (0,):
                     options = {"gang": gang} if gang else {}
                     if not program.model:
-                        with interpreter_subgroups(gang or subgroup_size(target)):
-                            want = launch("interp")
-                    same(
-                        launch(target.device, **options),
-                        want,
-                        f"{target.name}, gang {gang}, {grid} workgroups of {block}",
-                    )
+                        want = launch("interp", subgroup_size=gang or subgroup_size(target))
+                    same(launch(target.device, **options), want, f"{target.name}, gang {gang}, {where}")
 
 
 def subgroup_size(target: Target) -> int:
@@ -180,7 +168,7 @@ def hunt(first: int, count: int) -> int:
             # one gang a program is enough to find most faults, and four times as quick
             gangs = (GANGS[seed % 4],)
             try:
-                judge(program, load(program, Path(folder)), gangs)
+                judge(program, load(program, Path(folder)), gangs, seed // 4)
             except Exception as error:
                 bad += 1
                 text = f"{type(error).__name__}: {error}"
