@@ -197,19 +197,16 @@ class MemoryMixin(GangBase):
 
     # --- loads ---------------------------------------------------------------------------------------------------
     def load(self, node: Node) -> Value:
-        indices = [self.map[a] for a in node.args]
-        array = node.attrs["array"]
-        if self.mask is not None or not isinstance(array, Buffer):
-            return self.guarded(node, indices, self.load_from)
+        return self.guarded(node, [self.map[a] for a in node.args], lambda a: self.load_at(node, a))
 
-        def load(a: Address) -> Value:
+    def load_at(self, node: Node, a: Address) -> Value:
+        """What ``node`` loads, from ``a``."""
+        if self.mask is None and a.kind == 1 and a.stride == a.t.itemsize:
             if "ahead" in node.attrs and self.env.ahead:
                 self.prefetch(node, a)
-            if a.kind == 1 and a.stride == a.t.itemsize and "!invariant.load" in a.suffix:
+            if "!invariant.load" in a.suffix:
                 self.lines[node] = a.base
-            return self.load_from(a)
-
-        return self.guarded(node, indices, load)
+        return self.load_from(a)
 
     def prefetch(self, node: Node, a: Address) -> None:
         """Ask for what a walk loads next: the same lines a trip later, or in long blocks the line behind these, which

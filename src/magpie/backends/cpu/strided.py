@@ -45,7 +45,7 @@ class StridedMixin(MemoryMixin):
         a = self.address(node, [self.map[x] for x in node.args])
         size = a.t.itemsize
         if a.kind == 0 or (a.kind == 1 and a.stride in (size, -size)):
-            return self.load_from(a)
+            return self.load_at(node, a)
         members = _after(group, node, size)
         window = choose_loads(set(members.values()), self.lane_stride(a), self.register_lanes(size), self.row(size))
         if window is None:
