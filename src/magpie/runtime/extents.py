@@ -12,6 +12,7 @@ from typing import Any
 from magpie.dtypes import by_name
 from magpie.ir.layout import BufferField, HostEnv, KernelLayout, evaluate
 from magpie.runtime.driver import Dims
+from magpie.runtime.generated import code_of
 from magpie.runtime.packing import Packer
 
 __all__ = ["Extents", "extents_function"]
@@ -87,10 +88,7 @@ def extents_function(layout: KernelLayout, grid: Dims, block: Dims) -> Callable[
         arrays = [f"({''.join(text(n) + ', ' for n in s.extents)})" for s in layout.shared]
     except (_Other, KeyError):
         return _general(layout, grid, block)
-    exec(
-        compile(f"def extents(w):\n    return ({''.join(a + ', ' for a in arrays)})\n", "<magpie extents>", "exec"),
-        names,
-    )
+    exec(code_of(f"def extents(w):\n    return ({''.join(a + ', ' for a in arrays)})\n", "<magpie extents>"), names)
     found: Callable[[tuple[Any, ...]], Extents] = names["extents"]
     return found
 

@@ -39,6 +39,7 @@ from magpie.frontend.python.annotations import Parameter
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.arguments import constant_key
 from magpie.runtime.buffer import Buffer, freed_error, running
+from magpie.runtime.generated import code_of
 from magpie.runtime.keys import FREED, SMALL
 from magpie.runtime.scalars import convert
 
@@ -280,5 +281,5 @@ def _scalar(a: str, convert_name: str, type_: Type) -> str:
 
 
 def _function(text: str, name: str, names: dict[str, Any]) -> Any:
-    exec(compile(text, f"<magpie {name}>", "exec"), names)
+    exec(code_of(text, f"<magpie {name}>"), names)
     return names[name]
