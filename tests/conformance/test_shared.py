@@ -443,3 +443,44 @@ def test_local_array_lives_across_a_barrier():
     t = np.arange(64)
     want = (x + np.roll(x + t, -1)) + (x + t) * 2 + (x + 2 * t) * 3
     return Run(k_local_array_across_barrier, (x, empty(64, mp.i32)), {1: want}, grid=1)
+
+
+@mp.kernel
+def k_counts_in_barrier_loops(x, out, seen):
+    # shared counters that a loop with barriers only counts up, and such that it reads in another interval of each trip
+    t = mp.thread_id(0)
+    n = mp.workgroup_size(0)
+    g = mp.workgroup_id(0)
+    total = mp.shared(16, mp.i32)
+    each = mp.shared(16, mp.i32)
+    k = t
+    while k < 16:
+        total[k] = 0
+        each[k] = 0
+        k += n
+    mp.barrier()
+    acc = 0
+    for r in range(4):
+        v = (x[mp.global_id(0)] + r) & 15
+        mp.atomic_add(total, v, r + 1)
+        mp.atomic_max(each, v, x[mp.global_id(0)])
+        mp.barrier()
+        acc += each[(t + r) % 16]
+        mp.barrier()
+    seen[mp.global_id(0)] = acc
+    k = t
+    while k < 16:
+        out[g, k] = total[k]
+        k += n
+
+
+@case(gangs="all", blocks=(33, 256))
+def test_counting_in_a_loop_with_barriers(block):
+    x = np.random.default_rng(0).integers(0, 99, (2, block)).astype(np.int32)
+    total, each, acc = np.zeros((2, 16), np.int32), np.zeros((2, 16), np.int32), np.zeros((2, block), np.int32)
+    for r in range(4):
+        for g in range(2):
+            np.add.at(total[g], (x[g] + r) & 15, r + 1)
+            np.maximum.at(each[g], (x[g] + r) & 15, x[g])
+        acc += each[:, (np.arange(block) + r) % 16]
+    return Run(k_counts_in_barrier_loops, (x.ravel(), empty((2, 16), mp.i32), empty(x.size, mp.i32)), {1: total, 2: acc.ravel()}, grid=2, block=block)

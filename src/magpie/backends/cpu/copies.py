@@ -84,7 +84,7 @@ def _executed(stretch: list[Item], times: int = 1) -> Iterator[tuple[Node, int]]
             yield from _times(item.nodes, times)
         elif isinstance(item, Scalar):
             yield item.node, times
-        elif isinstance(item, Repeat):  # a walk
+        elif isinstance(item, Repeat) and item.walks:  # any other loop here holds barriers, and so stretches of its own
             yield from _executed([*item.body, *item.step], times * _TRIPS)
 
 
