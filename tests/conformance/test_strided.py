@@ -333,6 +333,42 @@ def test_rows_by_index(t):
 
 
 @mp.kernel
+def k_some(x, index, on, out):
+    i = mp.global_id(0)
+    if i < index.shape[0]:
+        if on[i]:
+            out[index[i]] = x[i]
+
+
+@mp.kernel
+def k_some_of_rows(x, on, out):
+    i = mp.global_id(0)
+    if i < on.shape[0]:
+        if on[i]:
+            out[3 * i + 1] = x[i]
+
+
+@case(dtypes=SIZES, gangs=True)
+def test_some_lanes_store(t):
+    """From none to all of a gang, in order and anywhere."""
+    rng = np.random.default_rng(5)
+    x = values(t, N)
+    runs = []
+    for share in (0.02, 0.3, 0.6, 1.0):
+        on = rng.random(N) < share
+        index = rng.permutation(N + 20)[:N].astype(np.int32)
+        out = values(t, N + 20, 9)
+        want = out.copy()
+        want[index[on]] = x[on]
+        runs.append(Run(k_some, (x, index, on, out), {3: want}, grid=4))
+        out = values(t, 3 * N, 9)
+        want = out.copy()
+        want[1::3][on] = x[on]
+        runs.append(Run(k_some_of_rows, (x, on, out), {2: want}, grid=4))
+    return runs
+
+
+@mp.kernel
 def k_shared_pairs(x, out):
     s = mp.shared(144, mp.f32)
     t = mp.thread_id(0)

@@ -117,6 +117,36 @@ def test_bytes_compile_for_all_processors(target: codegen.HostTarget) -> None:
         assert codegen.compile_object(llvm_text(k, compute_layout(k), Options(gang=gang), target).text, target)
 
 
+def some(t: DType = f32) -> Kernel:
+    """if x[i] > 0: y[index[i]] = x[i]"""
+    x, y, at = Buffer("x", t, 1, "read"), Buffer("y", t, 1, "write"), Buffer("index", i32, 1, "read")
+    facts = Facts(frozenset(("x", "y", "index")), frozenset(), True, True)
+    k = Kernel("some", [x, y, at], facts=facts, workgroup=(64, 1, 1))
+    b = Builder(k.body)
+    i = b.emit("global_id", dim=0)
+    value = b.load(x, i)
+    _, then, _ = b.if_(b.emit("gt", value, b.const(0, t)))
+    with b.into(then):
+        b.store(y, (b.load(at, i),), value)
+    return k
+
+
+def test_lanes_that_are_off_store_to_nowhere() -> None:
+    k = some()
+    assembly = codegen.emit_assembly(llvm_text(k, compute_layout(k), Options(gang=8), AVX2).text, AVX2)
+    assert assembly.count("cmov") >= 8  # and not a branch for each lane
+    assembly = codegen.emit_assembly(llvm_text(k, compute_layout(k), Options(gang=16), AVX512).text, AVX512)
+    assert "vscatterdps" in assembly
+
+
+@pytest.mark.parametrize("gang", [4, 8, 16, 32, 64])
+@pytest.mark.parametrize("target", [AVX512, AVX2, SSE], ids=["avx512", "avx2", "sse"])
+def test_masked_stores_compile_for_all_processors(target: codegen.HostTarget, gang: int) -> None:
+    for t in (u8, f32):
+        k = some(t)
+        assert codegen.compile_object(llvm_text(k, compute_layout(k), Options(gang=gang), target).text, target)
+
+
 # --- edges of memory ---------------------------------------------------------------------------------------------------
 
 

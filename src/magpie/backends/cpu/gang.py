@@ -95,6 +95,7 @@ class Env:
     copies: dict[Array, tuple[int, int]] = made_by(default_factory=dict)
     sites: list[dict[str, object]] = made_by(default_factory=list)
     spills: list[str] = made_by(default_factory=list)  # stack memory for vectors, see `MemoryMixin.spill`
+    nowhere: str = ""  # where lanes that are off may store, see `ScatterMixin.store_apart`
     regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
     groups: dict[Node, Group] = made_by(default_factory=dict)  # see `magpie.backends.cpu.access_groups`
     used: set[Node] = made_by(default_factory=set)  # nodes that are operands

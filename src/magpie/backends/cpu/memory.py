@@ -583,9 +583,14 @@ class MemoryMixin(GangBase):
                     c.br(join)
                     c.place(join)
                 return
-        elif self.mask is None and w <= 32 and not self.env.large:
+        self.store_apart(a, lanes, elem)
+
+    def store_apart(self, a: Address, lanes: str, elem: str) -> None:
+        """Store lane by lane."""
+        c, w, size = self.c, self.w, a.t.itemsize
+        if self.mask is None and w <= 32 and not self.env.large:
             for k, p in enumerate(self.lane_pointers(a, range(w))):
-                x = c.op(f"extractelement {vt} {lanes}, i64 {k}")
+                x = c.op(f"extractelement <{w} x {elem}> {lanes}, i64 {k}")
                 c.do(f"store {elem} {x}, ptr {p}, align {size}{a.suffix}")
             return
         memory, offsets = self.spill(lanes, elem), self.spill_offsets(a)

@@ -8,8 +8,9 @@ full gangs come here: under a mask every access goes its own way.
 from __future__ import annotations
 
 from magpie.backends.cpu.access_groups import Group
-from magpie.backends.cpu.memory import Address, MemoryMixin
+from magpie.backends.cpu.memory import Address
 from magpie.backends.cpu.plain import copy_with, plain
+from magpie.backends.cpu.scatters import ScatterMixin
 from magpie.backends.cpu.strided_plan import Window, choose_loads, choose_stores
 from magpie.backends.cpu.values import Value
 from magpie.backends.llvm.emitter import memory_element
@@ -28,7 +29,7 @@ class Waiting:
     lanes: dict[int, str]  # by offset from the window's start
 
 
-class StridedMixin(MemoryMixin):
+class StridedMixin(ScatterMixin):
     """Loads and stores that may belong to a group."""
 
     ready: dict[Node, Value]  # loads of groups that were done at an earlier one
