@@ -27,6 +27,7 @@ class GangLoops(Arena):
 
     at: Coordinates
     sc: Gang
+    abreast = ""  # how many workgroups are executed row by row together (see `abreast`)
 
     def __init__(self, kernel: Kernel, module: Module, env: Env, plan: Plan) -> None:
         super().__init__(kernel, module, env, plan)
@@ -51,8 +52,12 @@ class GangLoops(Arena):
                 c.cbr(c.op(f"icmp sgt i64 {gangs}, 0"), some := c.block("some"), after)
                 c.place(some)
             row = self.row(self.count("z", launch.size(2), ends), self.count("y", launch.size(1), ends))
+            alone = self.at
+            if self.abreast:
+                self.at = self.beside(self.count("b", self.abreast, ends))
             gang = self.count("g", gangs, ends)
             self.gang(run, self.in_row(row, gang))
+            self.at = alone
             if bound:
 
                 def skip() -> None:
@@ -103,6 +108,12 @@ class GangLoops(Arena):
         if self.launch.size(2) == "1":
             return number, number, "0"
         return number, c.op(f"urem i64 {number}, {y}"), c.op(f"udiv i64 {number}, {y}")
+
+    def beside(self, number: str) -> Coordinates:
+        """The place of the workgroup that lies ``number`` to the right."""
+        x, y, z = self.at.group
+        x = self.c.op(f"add i64 {x}, {number}")
+        return copy_with(self.at, group=(x, y, z), group_block=self.c.at_block, last=x)
 
     def in_row(self, row: tuple[str, str, str], gang: str) -> Coordinates:
         """The place of gang number ``gang`` of a row; its number is needed for context memory only."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from magpie.backends.cpu import abi
+from magpie.backends.cpu.abreast import go_abreast
 from magpie.backends.cpu.access_groups import find_groups
 from magpie.backends.cpu.batches import Batches
 from magpie.backends.cpu.effort import effort
@@ -23,6 +24,7 @@ from magpie.backends.cpu.validate import validate_plan
 from magpie.backends.cpu.values import MaskOps
 from magpie.backends.cpu.width import mask_bits
 from magpie.backends.llvm.codegen import HostTarget, function_attributes
+from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Block, Code, Module, constant, element
 from magpie.diagnostics import CompileError
 from magpie.dtypes import DType
@@ -51,6 +53,7 @@ class KernelEmitter(Batches):
     def __init__(self, env: Env, plan: Plan) -> None:
         super().__init__(env.kernel, env.code.module, env, plan)
         self.loops: list[tuple[Block, Block]] = []  # step and exit of scaffold loops
+        self.together = go_abreast(env, plan)
         self.alias_metadata()
 
     def alias_metadata(self) -> None:
@@ -92,6 +95,8 @@ class KernelEmitter(Batches):
         c.cbr(c.op(f"icmp slt i64 {group}, %wg_end"), body, done)
         c.place(body)
         self.place_group(group)
+        if self.together != "false":
+            self.abreast = self.count_abreast(group)
         self.bind_arrays("0", str(self.fixed), entry)
         self.sc = Gang(self.env, self.at, None, self.next)
         self.sc.prologue = body
@@ -108,7 +113,7 @@ class KernelEmitter(Batches):
             self.items(items)
         c.br(self.next)
         c.place(self.next)
-        c.do(f"{following} = add i64 {group}, {self.here if ahead else 1}")
+        c.do(f"{following} = add i64 {group}, {self.here if ahead else self.abreast or 1}")
         c.br(head)
         c.place(done)
         if self.env.streams.metadata:
@@ -135,12 +140,21 @@ class KernelEmitter(Batches):
                 "batch": self.batch,
                 "dynamic": [(s.type.itemsize, s.rank) for s in self.kernel.shared if s.dynamic],
             },
+            "abreast": self.together != "false",
             "records": bool(self.env.sites),
             "polls": self.env.leave is not None,
             "effort": effort(self.kernel, self.env.ranges),
             "sites": self.env.sites,
         }
         return Emitted(self.module.text(), info, tuple(sorted(known)))
+
+    def count_abreast(self, group: str) -> str:
+        """How many workgroups from this one on go abreast: those of its row, or this one alone."""
+        c = self.c
+        ops = Ops(c, 1)
+        row = c.op(f"sub i64 {self.launch.groups(0)}, {self.at.group[0]}")
+        several = ops.intrinsic("smin", "i64", [row, c.op(f"sub i64 %wg_end, {group}")])
+        return several if self.together == "true" else c.op(f"select i1 {self.together}, i64 {several}, i64 1")
 
     def place_group(self, group: str) -> None:
         """Workgroup ids from the linear number: x fastest, or in bands (see `order`)."""

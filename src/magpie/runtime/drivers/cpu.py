@@ -49,6 +49,9 @@ _OWN_ARENA = 1 << 20
 # Workgroups that a thread takes at a time, at most: between two takes it looks whether it should come back to Python.
 _CHUNK = 64
 
+# The same of workgroups that go abreast (`backends.cpu.abreast`): they have no loops, and long rows are what they want.
+_CHUNK_ABREAST = 256
+
 # Larger arenas are compared with the memory that is left.
 _CHECKED_FROM = 64 << 20
 
@@ -182,7 +185,7 @@ class _Loaded:
         fixed = {
             "kernel": self._address,
             "total": total,
-            "chunk": min(_CHUNK, threads.pick_chunk(total, count, self._info["arena"]["batch"])),
+            "chunk": self._chunk(grid[0], total, count),
             "threads": count,
             "parallel": threads.openmp_parallel() if count > 1 else 0,
             "stride": stride,
@@ -234,6 +237,13 @@ class _Loaded:
             free.append(mine)
 
         return call_alone if count == 1 else call
+
+    def _chunk(self, row: int, total: int, count: int) -> int:
+        """Workgroups that a thread takes at a time; whole rows of them if they go row by row."""
+        if not self._info["abreast"]:
+            return min(_CHUNK, threads.pick_chunk(total, count, self._info["arena"]["batch"]))
+        chunk = min(_CHUNK_ABREAST, threads.pick_chunk(total, count, row))
+        return chunk - chunk % row if chunk > row else chunk
 
     def _full_call(
         self,
