@@ -9,10 +9,15 @@ that are masked off.
 from __future__ import annotations
 
 import enum
+import math
+from typing import TYPE_CHECKING
 
 from magpie.records import record
 
-__all__ = ["ELEMENTARY", "OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform"]
+if TYPE_CHECKING:
+    from magpie.dtypes import DType
+
+__all__ = ["ELEMENTARY", "OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform", "identity"]
 
 
 class Effect(enum.Enum):
@@ -74,6 +79,21 @@ OPS: dict[str, OpInfo] = {}
 
 RMW_KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "xor")
+
+
+def identity(kind: str, type_: DType) -> int | float | bool:
+    """The value that changes no number under ``kind``, one of `REDUCTIONS`: what an exclusive scan starts with.
+
+    Of a float sum it is -0.0, since x + -0.0 is x, also for -0.0. A NaN, which ``min`` and ``max`` drop, meets an infinity
+    here: where all values may be NaN, it takes another NaN to change nothing.
+    """
+    if type_.is_bool:
+        return kind in ("and", "min", "mul")
+    if type_.is_float:
+        return {"add": -0.0, "mul": 1.0, "min": math.inf, "max": -math.inf}[kind]
+    if kind in ("min", "max"):
+        return type_.max if kind == "min" else type_.min
+    return {"mul": 1, "and": -1 if type_.min < 0 else type_.max}.get(kind, 0)
 
 
 def _op(

@@ -43,8 +43,11 @@ def combine(op: mp.constexpr, a, b) -> Any:
 
 
 @mp.func
-def reduce(x, op: mp.constexpr, dtype: mp.constexpr) -> Any:
-    """The reduction of ``x`` over the workgroup, read at a constant address: the same for all, also to the compiler."""
+def reduce(x, op: mp.constexpr, dtype: mp.constexpr, neutral: mp.constexpr) -> Any:
+    """The reduction of ``x`` over the workgroup, read at a constant address: the same for all, also to the compiler.
+
+    ``neutral`` changes no value of ``dtype`` under ``op``, not the sign of a zero either.
+    """
     parts = mp.shared(_SUBGROUPS, dtype)
     lane = mp.subgroup.lane()
     size = mp.subgroup.size()
@@ -58,8 +61,9 @@ def reduce(x, op: mp.constexpr, dtype: mp.constexpr) -> Any:
         n = mp.subgroup.count()
         while n > 1:
             for base in range(0, n, size):
-                if base + lane < n:
-                    part = mp.subgroup.reduce(parts[base + lane], op)
+                # All lanes take part: sums of floats under a mask would move the lanes together first.
+                own = mp.select(base + lane < n, parts[min(base + lane, n - 1)], neutral)
+                part = mp.subgroup.reduce(own, op)
                 mp.subgroup.barrier()
                 if lane == 0:
                     parts[base // size] = part
@@ -85,10 +89,11 @@ def scan(x, op: mp.constexpr, exclusive: mp.constexpr, dtype: mp.constexpr) -> A
     if own == 0:
         # parts[k] becomes the reduction of the subgroups up to k.
         for base in range(0, last, size):
+            part = mp.subgroup.scan(parts[min(base + lane, last - 1)], op)  # no lane sees what those above it have
+            if base > 0:
+                part = combine(op, parts[base - 1], part)
+            mp.subgroup.barrier()
             if base + lane < last:
-                part = mp.subgroup.scan(parts[base + lane], op)
-                if base > 0:
-                    part = combine(op, parts[base - 1], part)
                 parts[base + lane] = part
             mp.subgroup.barrier()
     mp.barrier()

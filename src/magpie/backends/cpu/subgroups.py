@@ -13,24 +13,15 @@ from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import constant, element, splat
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node
+from magpie.ir.ops import identity
 
 __all__ = ["SubgroupMixin"]
 
 
 def _identity(kind: str, t: DType, elem: str) -> str:
     """The neutral element as a literal."""
-    if t.is_float:
-        value = {"add": -0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}[kind]
-        return constant(value, elem)
-    if t.is_bool:
-        return "true" if kind in ("and", "min", "mul") else "false"
-    if kind == "and":
-        return "-1"
-    if kind == "mul":
-        return "1"
-    if kind in ("min", "max"):
-        return str(t.max if kind == "min" else t.min)
-    return "0"
+    value = identity(kind, t)
+    return constant(value, elem) if t.is_float else str(value).lower()
 
 
 class SubgroupMixin(ChecksMixin):

@@ -8,9 +8,10 @@ import numpy as np
 
 from magpie.backends.interp.context import Launch, Mask
 from magpie.backends.interp.numerics import combine
-from magpie.backends.interp.numerics.groups import identity, reduce_rows, scan_rows
-from magpie.backends.interp.numerics.lanes import Lanes
+from magpie.backends.interp.numerics.groups import reduce_rows, scan_rows
+from magpie.backends.interp.numerics.lanes import Lanes, scalar
 from magpie.dtypes import DType
+from magpie.ir.ops import identity
 
 __all__ = ["Rows", "rows_of"]
 
@@ -75,7 +76,7 @@ class Rows:
         if not exclusive:
             return found[self.row, rank]
         before = found[self.row, np.maximum(rank - 1, 0)]
-        return np.where(rank > 0, before, identity(kind, type_))
+        return np.where(rank > 0, before, scalar(type_, identity(kind, type_)))
 
     def shuffle(self, value: Lanes, source: Lanes, mask: Mask) -> tuple[Lanes, Any]:
         """The value of lane ``source`` of the subgroup, own value where it is not active; and where it was active."""

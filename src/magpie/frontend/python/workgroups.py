@@ -7,6 +7,7 @@ has to know the library's source.
 from __future__ import annotations
 
 import ast
+import math
 
 from magpie.frontend.python.builtins import KINDS, choice, reduction_operand
 from magpie.frontend.python.calls import BUILTINS, Handler, argument_node
@@ -16,6 +17,7 @@ from magpie.frontend.python.functions import call_device
 from magpie.frontend.python.values import Const, Num, Val
 from magpie.frontend.python.views import to_index
 from magpie.ir.nodes import walk
+from magpie.ir.ops import identity
 from magpie.language.declare import DeviceFunction
 
 __all__: list[str] = []
@@ -43,7 +45,9 @@ def _reduce(kind: str | None) -> Handler:
     def lower(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
         op = kind or choice(fx, e, args["op"], "op", KINDS)
         x = reduction_operand(fx, e, args["x"], op, "workgroup")
-        return _call(fx, e, "reduce", [Num(x), Const(op), Const(x.dtype)])
+        # a NaN, if anything, loses against every number under min and max, and is what is left of NaN alone
+        neutral = math.nan if x.dtype.is_float and op in ("min", "max") else identity(op, x.dtype)
+        return _call(fx, e, "reduce", [Num(x), Const(op), Const(x.dtype), Const(neutral)])
 
     return lower
 

@@ -6,30 +6,13 @@ many there are in each row. The row length is a power of two.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
-from magpie.backends.interp.numerics.lanes import Lanes, scalar
-from magpie.dtypes import DType
+from magpie.backends.interp.numerics.lanes import Lanes
 
-__all__ = ["identity", "reduce_rows", "scan_rows"]
-
-
-def identity(kind: str, type_: DType) -> Lanes:
-    """The value that changes nothing under ``kind``; of a float sum that is -0.0, since x + -0.0 is x, also for -0."""
-    if kind == "add":
-        return scalar(type_, -0.0 if type_.is_float else 0)
-    if kind == "mul":
-        return scalar(type_, 1)
-    if kind in ("min", "max"):
-        if type_.is_float:
-            return scalar(type_, math.inf if kind == "min" else -math.inf)
-        return scalar(type_, type_.max if kind == "min" else type_.min)
-    if kind == "and":
-        return scalar(type_, True if type_.is_bool else (-1 if type_.kind == "int" else type_.max))
-    return scalar(type_, 0)  # or, xor
+__all__ = ["reduce_rows", "scan_rows"]
 
 
 def reduce_rows(fn: Callable[[Lanes, Lanes], Lanes], rows: Lanes, count: Lanes) -> Lanes:
