@@ -484,3 +484,39 @@ def test_counting_in_a_loop_with_barriers(block):
             np.maximum.at(each[g], (x[g] + r) & 15, x[g])
         acc += each[:, (np.arange(block) + r) % 16]
     return Run(k_counts_in_barrier_loops, (x.ravel(), empty((2, 16), mp.i32), empty(x.size, mp.i32)), {1: total, 2: acc.ravel()}, grid=2, block=block)
+
+
+@mp.kernel
+def k_set_by_arms(x, both, one):
+    s = mp.shared(64, mp.i32)
+    t = mp.thread_id(0)
+    i = mp.global_id(0)
+    kept = 0
+    total = 0
+    stayed = 0
+    for d in range(1, 6):
+        s[t] = x[i] + d
+        mp.barrier()
+        left = s[t - d] if t >= d else -d  # set in both arms: lives in this part of the trip only
+        if (t + d) % 3 == 0:
+            kept = d * 10  # set in one: what an earlier trip left is still there
+        total = total * 3 + left
+        stayed = stayed * 3 + kept
+        mp.barrier()
+    both[i] = total
+    one[i] = stayed
+
+
+@case(gangs="all", blocks=(33, 64))
+def test_slots_that_arms_set_between_barriers(block):
+    x = np.random.default_rng(2).integers(0, 99, (2, block)).astype(np.int32)
+    t = np.arange(block)
+    total, kept, stayed = (np.zeros((2, block), np.int32) for _ in range(3))
+    for d in range(1, 6):
+        left = np.full((2, block), -d, np.int32)
+        left[:, d:] = x[:, :-d] + d
+        kept[:, (t + d) % 3 == 0] = d * 10
+        total = total * 3 + left
+        stayed = stayed * 3 + kept
+    args = (x.ravel(), empty(x.size, mp.i32), empty(x.size, mp.i32))
+    return Run(k_set_by_arms, args, {1: total.ravel(), 2: stayed.ravel()}, grid=2, block=block)

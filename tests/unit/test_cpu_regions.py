@@ -60,6 +60,30 @@ def test_a_uniform_loop_with_a_barrier_is_scaffold() -> None:
     assert not found.context_slots
 
 
+@pytest.mark.parametrize("other_arm", [True, False])
+def test_a_slot_that_each_arm_sets_does_not_outlive_its_run(other_arm: bool) -> None:
+    x, s = Buffer("x", f32, 1, "read_write"), SharedArray("s", f32, (128,))
+    k = Kernel("arms", [x], shared=[s])
+    b = Builder(k.body)
+    t = b.emit("thread_id", dim=0)
+    left = Slot("left", f32)
+    with b.counted(b.const(0, index), b.const(9, index), b.const(1, index)) as d:
+        _, then, else_ = b.if_(b.emit("ge", t, d))
+        with b.into(then):
+            b.set(left, b.load(s, b.emit("sub", t, d)))
+        if other_arm:
+            with b.into(else_):
+                b.set(left, b.const(0.0, f32))
+        value = b.get(left)
+        b.emit("barrier")
+        b.store(s, (t,), value)
+        b.emit("barrier")
+    b.store(x, (t,), b.load(s, t))
+    found = plan(k)
+    assert value in found.context_nodes
+    assert [slot.name for slot in found.context_slots] == ([] if other_arm else ["left"])
+
+
 def test_a_value_from_memory_goes_to_context() -> None:
     x = Buffer("x", f32, 1, "read_write")
     k = Kernel("k", [x])

@@ -359,12 +359,7 @@ class _Planner:
     @staticmethod
     def lives_inside(slot: Slot, run: Run) -> bool:
         """Whether every read of ``slot`` in a run comes after a set in the same execution of it."""
-        for node in run.nodes:
-            if node.op == "slot_set" and node.attrs["slot"] is slot:
-                return True
-            if any(n.op in ("slot_get", "slot_set") and n.attrs["slot"] is slot for n in _with_regions(node)):
-                return False
-        return True
+        return _first_use(run.nodes, slot) != "slot_get"
 
     def cross_arrays(self) -> list[LocalArray]:
         out: dict[LocalArray, None] = {}
@@ -382,6 +377,20 @@ def _with_regions(node: Node) -> Iterator[Node]:
     yield node
     for r in node.regions:
         yield from walk(r)
+
+
+def _first_use(region: Region, slot: Slot) -> str:
+    """What a work-item does first with ``slot`` in ``region``: ``slot_set``, ``slot_get`` (perhaps), or nothing."""
+    for node in region:
+        if node.op in ("slot_get", "slot_set") and node.attrs["slot"] is slot:
+            return node.op
+        if node.op == "if":  # an arm that says nothing goes on behind it
+            uses = [_first_use(r, slot) for r in node.regions]
+            if "slot_get" in uses or all(uses):
+                return "slot_get" if "slot_get" in uses else "slot_set"
+        elif any(n.attrs.get("slot") is slot for n in _with_regions(node)):
+            return "slot_get"
+    return ""
 
 
 def make_plan(kernel: Kernel, shapes: Shapes) -> Plan:
