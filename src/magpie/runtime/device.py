@@ -68,6 +68,12 @@ class Device:
         return self._info.manifest.static_workgroup
 
     @property
+    def arch(self) -> str:
+        """The architecture that code is made for, as `compile(arch=)` takes it; empty where there is one only."""
+        found: str = self._info.properties.get("arch", "")
+        return found
+
+    @property
     def alignment(self) -> int:
         """Bytes of alignment of arrays for which kernels get faster code here; 1 where it makes no difference."""
         return self._info.manifest.alignment

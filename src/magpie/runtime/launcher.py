@@ -19,6 +19,7 @@ from magpie.ir.layout import BufferField, KernelLayout
 from magpie.records import record
 from magpie.runtime import fastpath
 from magpie.runtime.arguments import Signature, bind, signature
+from magpie.runtime.buffer import Buffer
 from magpie.runtime.device import Device
 from magpie.runtime.device import device as find_device
 from magpie.runtime.driver import Call, Dims, LaunchShape
@@ -134,15 +135,6 @@ class Launcher:
         shapes = _Shapes(self, special, device)
         call = None if any(s.dynamic for s in layout.shared) else shapes.fixed()
         types = _types(found, layout, self.kernel)
-        if not device.driver.host_memory:
-            from magpie.runtime.staging import staged_function
-
-            bind_call = shapes.bind if call is None else _always(call)
-            staged = staged_function(self.kernel.__name__, self.kernel.parameters, layout, types, device, bind_call)
-            changed = special.changed
-            if changed is None:
-                return staged
-            return lambda *args: self._stale(*args) if changed() else staged(*args)
         general: Callable[..., None] | None = None
         if fast:
             # Made when two arrays first overlap: most programs never compile it.
@@ -153,6 +145,17 @@ class Launcher:
                     later.append(self._run(found, self._specialise(found, GENERAL, device), device, False))
                 later[0](*args)
 
+        if not device.driver.host_memory and not all(type(v) is Buffer for v in _arrays(found)):
+            from magpie.runtime.staging import staged_function
+
+            bind_call = shapes.bind if call is None else _always(call)
+            staged = staged_function(
+                self.kernel.__name__, self.kernel.parameters, layout, types, device, bind_call, general
+            )
+            changed = special.changed
+            if changed is None:
+                return staged
+            return lambda *args: self._stale(*args) if changed() else staged(*args)
         return fastpath.run_function(
             self.kernel.__name__,
             self.kernel.parameters,
@@ -174,6 +177,7 @@ class Launcher:
     def _specialise(self, found: Signature, variant: Variant, device: Device) -> Specialisation:
         checked = self.kernel.checked if self.options.checked is None else self.options.checked
         options = Options(
+            arch=device.arch,
             checked=knobs.checked() if checked is None else checked,
             gang=self.options.gang or knobs.cpu_gang() or 0,
             subgroup_size=self.options.subgroup_size or 0,
@@ -281,6 +285,11 @@ class _Shapes:
         stream = launcher.options.stream
         handle = getattr(stream, "handle", None)
         return self.special.loaded.bind(LaunchShape(launcher.grid, launcher.block, extents, handle))
+
+
+def _arrays(found: Signature) -> list[Any]:
+    """The values that are arrays."""
+    return [value for value, key in zip(found.values, found.keys, strict=True) if key is not None]
 
 
 def _always(call: Call) -> Callable[[tuple[Any, ...]], Call]:

@@ -14,6 +14,7 @@ from magpie.errors import LaunchValueError
 from magpie.frontend.python.annotations import Parameter
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.buffer import Buffer, freed_error, running
+from magpie.runtime.fastpath import numpy_support
 from magpie.runtime.keys import FREED
 from magpie.runtime.packing import host_span
 from magpie.runtime.scalars import convert
@@ -32,11 +33,23 @@ def staged_function(
     types: Sequence[Type | None],
     device: Device,
     bind: Callable[[tuple[Any, ...]], Callable[..., None]],
+    general: Callable[..., None] | None,
 ) -> Callable[..., None]:
-    """A function that takes the kernel's arguments and launches; `bind(words)` gives the call for those words."""
+    """A function that takes the kernel's arguments and launches; `bind(words)` gives the call for those words.
+
+    `general` launches code that assumes nothing; the call that `bind` gives assumes, where there is one, that no array
+    overlaps one that the kernel writes.
+    """
     fields = {f.name: f for f in layout.params}
+    buffers_at = [(n, fields[p.name]) for n, p in enumerate(parameters) if isinstance(fields.get(p.name), BufferField)]
+    written_at = {n for n, f in buffers_at if isinstance(f, BufferField) and f.access in ("write", "read_write")}
+    pairs = [(i, j) for i, _ in buffers_at for j, _ in buffers_at if i < j and (i in written_at or j in written_at)]
+    overlap = numpy_support().overlap
 
     def run(*values: Any) -> None:
+        if general is not None and any(overlap(values[i], values[j]) for i, j in pairs):
+            general(*values)
+            return
         stage = _Stage(device)
         words: list[Any] = []
         buffers = tuple(v for v in values if type(v) is Buffer)

@@ -1,0 +1,150 @@
+"""What only a real device can show. Everything here is skipped where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import magpie as mp
+from magpie.errors import GpuErrorKind
+
+
+def _device():
+    try:
+        return mp.device("cuda")
+    except mp.GpuError:
+        return None
+
+
+DEVICE = _device()
+pytestmark = pytest.mark.skipif(DEVICE is None, reason="no CUDA device")
+
+
+@mp.kernel
+def saxpy(a: mp.f32, x: mp.Array[mp.f32], y: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        y[i] = a * x[i] + y[i]
+
+
+def test_gpu_is_chosen_by_itself():
+    assert mp.device() is DEVICE
+
+
+def test_gpu_arrays_stay_there_between_launches():
+    n = 1 << 20
+    x = mp.asarray(np.arange(n, dtype=np.float32), device="cuda")
+    y = mp.zeros(n, mp.f32, device="cuda")
+    for _ in range(3):
+        saxpy[mp.cdiv(n, 256), 256](1.0, x, y)
+    assert np.array_equal(y.to_numpy(), 3 * np.arange(n, dtype=np.float32))
+
+
+def test_gpu_events_measure_time():
+    n = 1 << 26
+    x, y = (mp.zeros(n, mp.f32, device="cuda") for _ in range(2))
+    stream = mp.Stream("cuda")
+    saxpy[mp.cdiv(n, 256), 256, stream](1.0, x, y)
+    start = stream.record()
+    saxpy[mp.cdiv(n, 256), 256, stream](1.0, x, y)
+    end = stream.record()
+    assert 1e-3 < end.elapsed_ms(start) < 1e3
+
+
+@mp.kernel
+def k_large_tile(x, n: mp.constexpr):
+    t = mp.shared(n, mp.f32)
+    i = mp.thread_id(0)
+    for k in range(i, n, 256):
+        t[k] = mp.f32(k)
+    mp.barrier()
+    if i == 0:
+        total = mp.f32(0)
+        for k in range(n):
+            total += t[k]
+        x[0] = total
+
+
+def test_gpu_shared_memory_beyond_48_kb():
+    n = DEVICE.max_shared_bytes // 4
+    out = np.zeros(1, np.float32)
+    k_large_tile.launch(grid=1, block=256, args=(out, n), device="cuda")
+    want = np.float32(0)
+    for k in range(n):
+        want = np.float32(want + np.float32(k))
+    assert out[0] == want
+
+
+@mp.kernel(checked=True)
+def k_checked(x, out):
+    i = mp.global_id(0)
+    out[i] = x[i + 1]
+
+
+def test_gpu_checked_mode_reports_the_line_and_goes_on():
+    out = np.zeros(64, np.float32)
+    with pytest.raises(mp.GpuError, match="out-of-bounds") as caught:
+        k_checked.launch(grid=1, block=64, args=(np.arange(64, dtype=np.float32), out), device="cuda")
+    assert caught.value.kind is GpuErrorKind.LaunchFailed and "test_gpu.py" in str(caught.value)
+    assert np.array_equal(out, [*range(1, 64), 0])
+
+
+def test_gpu_print(capfd):
+    @mp.kernel
+    def k(x):
+        i = mp.global_id(0)
+        if i == 3:
+            mp.print("item", i, "has", x[i])
+
+    k.launch(grid=1, block=64, args=(np.full(64, 1.5, np.float32),), device="cuda")
+    assert capfd.readouterr().out.split() == ["item", "3", "has", "1.5"]
+
+
+def in_a_child(body: str, timeout: float = 60) -> str:
+    """What a program prints that may lose the device."""
+    text = "import numpy as np\nimport magpie as mp\n" + textwrap.dedent(body)
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "program.py")
+        file.write_text(text)
+        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=timeout)
+    return done.stdout + done.stderr
+
+
+def test_gpu_a_wild_store_is_an_error_that_names_the_kernel():
+    said = in_a_child("""
+    @mp.kernel
+    def wild(x):
+        x[(mp.global_id(0) + 1) * 1000000000000] = 1.0
+
+    x = mp.zeros(4, mp.f32, device="cuda")
+    wild[1, 32](x)
+    try:
+        mp.synchronize("cuda")
+    except mp.GpuError as error:
+        print(error.kind.name, error.code, error)
+    """)
+    assert "LaunchFailed 700" in said and "'wild'" in said and "CUDA_ERROR_ILLEGAL_ADDRESS" in said
+
+
+def test_gpu_a_kernel_that_never_ends_is_left_by_ending_the_process():
+    with pytest.raises(subprocess.TimeoutExpired):
+        in_a_child("""
+        @mp.kernel
+        def forever(x):
+            while mp.atomic_load(x, 0) == 0:
+                pass
+
+        x = mp.zeros(1, mp.i32, device="cuda")
+        forever[1, 1](x)
+        mp.synchronize("cuda")
+        """, timeout=15)
+    x, y = np.ones(4, np.float32), np.ones(4, np.float32)
+    saxpy.launch(grid=1, block=32, args=(1.0, x, y), device="cuda")
+    assert np.array_equal(y, [2, 2, 2, 2])

@@ -1,0 +1,104 @@
+/* A stand-in for NVIDIA's driver library: memory is the host's, calls are written down, one kernel (magpie_saxpy) is run
+   from the arguments that it is launched with, and any function can be told to fail. */
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char log_text[1 << 20];
+static size_t log_used;
+static char fail_name[64];
+static int fail_code, sticky;
+
+static int note(const char *name, const char *form, ...) {
+    va_list args;
+    va_start(args, form);
+    log_used += snprintf(log_text + log_used, sizeof log_text - log_used, "%s ", name);
+    log_used += vsnprintf(log_text + log_used, sizeof log_text - log_used, form, args);
+    log_used += snprintf(log_text + log_used, sizeof log_text - log_used, "\n");
+    va_end(args);
+    if (!strcmp(fail_name, name)) {
+        if (!sticky) fail_name[0] = 0;
+        return fail_code;
+    }
+    return 0;
+}
+#define NOTE(...) do { int code_ = note(__func__, __VA_ARGS__); if (code_) return code_; } while (0)
+
+const char *fake_log(void) { return log_text; }
+void fake_reset(void) { log_used = 0; log_text[0] = 0; fail_name[0] = 0; }
+void fake_fail(const char *name, int code, int forever) { strcpy(fail_name, name); fail_code = code; sticky = forever; }
+
+struct module { char text[1 << 16]; char entry[256]; };
+
+int cuInit(unsigned f) { NOTE("%u", f); return 0; }
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuDeviceGetCount(int *n) { NOTE(""); *n = 1; return 0; }
+int cuDeviceGet(int *d, int n) { *d = n; return 0; }
+int cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Stand-in %d", d); return 0; }
+int cuDeviceGetUuid(char *s, int d) { memset(s, 0xab, 16); return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) {
+    *v = a == 1 ? 1024 : a == 16 ? 132 : a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : -1;
+    return 0;
+}
+int cuDeviceTotalMem_v2(size_t *n, int d) { *n = (size_t)1 << 30; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { NOTE("%d", d); *c = (void *)0x1000; return 0; }
+int cuCtxSetCurrent(void *c) { NOTE("%p", c); return 0; }
+int cuCtxSynchronize(void) { NOTE(""); return 0; }
+int cuMemGetInfo_v2(size_t *f, size_t *t) { *f = 123456; *t = (size_t)1 << 30; return 0; }
+static int take(uint64_t *p, size_t n) { *p = (uint64_t)aligned_alloc(256, (n + 255) / 256 * 256); return 0; }
+int cuMemAlloc_v2(uint64_t *p, size_t n) { NOTE("%zu", n); return take(p, n); }
+int cuMemAllocManaged(uint64_t *p, size_t n, unsigned f) { NOTE("%zu %u", n, f); return take(p, n); }
+int cuMemHostAlloc(uint64_t *p, size_t n, unsigned f) { NOTE("%zu %u", n, f); return take(p, n); }
+int cuMemFree_v2(uint64_t p) { NOTE(""); free((void *)p); return 0; }
+int cuMemFreeHost(uint64_t p) { NOTE(""); free((void *)p); return 0; }
+int cuMemsetD8Async(uint64_t p, unsigned char c, size_t n, void *s) { NOTE("%zu %p", n, s); memset((void *)p, c, n); return 0; }
+int cuMemcpyHtoD_v2(uint64_t d, void *h, size_t n) { NOTE("%zu", n); memcpy((void *)d, h, n); return 0; }
+int cuMemcpyDtoH_v2(void *h, uint64_t d, size_t n) { NOTE("%zu", n); memcpy(h, (void *)d, n); return 0; }
+int cuMemcpyHtoDAsync_v2(uint64_t d, void *h, size_t n, void *s) { NOTE("%zu %p", n, s); memcpy((void *)d, h, n); return 0; }
+int cuMemcpyDtoHAsync_v2(void *h, uint64_t d, size_t n, void *s) { NOTE("%zu %p", n, s); memcpy(h, (void *)d, n); return 0; }
+int cuMemcpyDtoDAsync_v2(uint64_t d, uint64_t e, size_t n, void *s) { NOTE("%zu %p", n, s); memmove((void *)d, (void *)e, n); return 0; }
+int cuModuleLoadDataEx(void **m, const char *text, unsigned n, int *kinds, void **values) {
+    struct module *made = calloc(1, sizeof *made);
+    strncpy(made->text, text, sizeof made->text - 1);
+    const char *target = strstr(text, ".target ");
+    if (n && kinds[0] == 5) strcpy(values[0], "ptxas said something");
+    NOTE("%.13s", target ? target : "none");
+    *m = made;
+    return 0;
+}
+int cuModuleUnload(void *m) { NOTE(""); free(m); return 0; }
+int cuModuleGetFunction(void **f, struct module *m, const char *name) {
+    NOTE("%s", name);
+    if (!strstr(m->text, name)) return 500;
+    strncpy(m->entry, name, sizeof m->entry - 1);
+    *f = m;
+    return 0;
+}
+int cuFuncGetAttribute(int *v, int a, void *f) { NOTE("%d", a); *v = 512; return 0; }
+int cuFuncSetAttribute(void *f, int a, int v) { NOTE("%d %d", a, v); return 0; }
+int cuStreamCreate(void **s, unsigned f) { NOTE("%u", f); *s = (void *)0x77; return 0; }
+int cuStreamDestroy_v2(void *s) { NOTE("%p", s); return 0; }
+int cuStreamSynchronize(void *s) { NOTE("%p", s); return 0; }
+int cuEventCreate(void **e, unsigned f) { *e = (void *)0x55; return 0; }
+int cuEventRecord(void *e, void *s) { NOTE("%p", s); return 0; }
+int cuEventSynchronize(void *e) { NOTE(""); return 0; }
+int cuEventElapsedTime(float *ms, void *a, void *b) { *ms = 2.5f; return 0; }
+int cuEventDestroy_v2(void *e) { return 0; }
+int cuGetErrorName(int code, const char **s) {
+    *s = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 100 ? "CUDA_ERROR_NO_DEVICE" : 0;
+    return *s ? 0 : 1;
+}
+int cuGetErrorString(int code, const char **s) { *s = code == 700 ? "an illegal memory access was encountered" : 0; return *s ? 0 : 1; }
+
+int cuLaunchKernel(struct module *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **params, void **extra) {
+    NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p extra %p", f->entry, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
+    if (!strcmp(f->entry, "magpie_saxpy")) { /* a, x, its extent and stride, y, its extent and stride */
+        float a = *(float *)params[0], *x = *(float **)params[1], *y = *(float **)params[4];
+        int64_t n = *(int64_t *)params[2], sx = *(int64_t *)params[3], sy = *(int64_t *)params[6];
+        for (int64_t i = 0; i < n && i < (int64_t)gx * bx; i++) y[i * sy] += a * x[i * sx];
+    }
+    return 0;
+}

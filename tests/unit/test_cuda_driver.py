@@ -1,0 +1,238 @@
+"""The CUDA driver's calls, against a stand-in for NVIDIA's library that is compiled here; no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import magpie as mp
+from magpie.errors import GpuErrorKind
+from magpie.runtime import dispatch
+from magpie.runtime.driver import MemoryHint
+from magpie.runtime.drivers.cuda import CudaDriver
+
+CC = shutil.which("cc")
+pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cuda") / "libcuda.so"
+    subprocess.run([CC, "-shared", "-fPIC", "-O1", "-w", str(Path(__file__).with_name("fake_cuda.c")), "-o", str(out)], check=True)
+    return str(out)
+
+
+class Fake:
+    """The stand-in's own functions, and a runtime whose CUDA driver uses it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.library = ctypes.CDLL(path)
+        self.library.fake_log.restype = ctypes.c_char_p
+        self.library.fake_reset()
+        self.driver = CudaDriver(path)
+        assert self.driver.probe() is None
+        runtime = dispatch.Runtime()
+        runtime._drivers["ptx"] = self.driver
+        runtime._reasons["ptx"] = None
+        self.old = dispatch.reset(runtime)
+        self.device = runtime.device("cuda:0")
+        self.driver.enter(0)
+
+    def calls(self, *, without=("cuCtxSetCurrent", "cuFuncGetAttribute")):
+        lines = self.library.fake_log().decode().splitlines()
+        return [line.strip() for line in lines if not line.startswith(without)]
+
+    def names(self):
+        return [line.split()[0] for line in self.calls()]
+
+    def clear(self):
+        self.library.fake_reset()
+
+    def fail(self, name, code, *, forever=False):
+        self.library.fake_fail(name.encode(), code, int(forever))
+
+
+@pytest.fixture
+def cuda(library):
+    fake = Fake(library)
+    yield fake
+    fake.clear()
+    dispatch.reset(fake.old)
+
+
+def make_saxpy():
+    @mp.kernel
+    def saxpy(a: mp.f32, x: mp.Array[mp.f32], y: mp.Array[mp.f32]):
+        i = mp.global_id(0)
+        if i < x.shape[0]:
+            y[i] = a * x[i] + y[i]
+
+    return saxpy
+
+
+def test_the_device_is_described(cuda):
+    device = cuda.device
+    assert (device.name, device.subgroup_size, device.arch) == ("Stand-in 0", 32, "sm_90")
+    assert device.max_workgroup_size == 1024 and device.max_shared_bytes == 232448
+    assert device.memory_total == 1 << 30 and device.memory_available == 123456
+    assert device.properties["compute_capability"] == "9.0" and device.properties["cuda"] == "13.0"
+    assert mp.devices()[0].id == "ptx:0"
+
+
+def test_a_launch_on_host_arrays_copies_runs_and_copies_back(cuda):
+    x, y = np.arange(1000, dtype=np.float32), np.full(1000, 2, np.float32)
+    cuda.clear()
+    make_saxpy()[4, 256](3.0, x, y)
+    assert np.array_equal(y, 3 * np.arange(1000, dtype=np.float32) + 2)
+    calls = cuda.calls()
+    assert [c.split()[0] for c in calls] == [
+        "cuModuleLoadDataEx",
+        "cuModuleGetFunction",
+        "cuMemAlloc_v2",
+        "cuMemcpyHtoD_v2",
+        "cuMemAlloc_v2",
+        "cuMemcpyHtoD_v2",
+        "cuLaunchKernel",
+        "cuCtxSynchronize",
+        "cuMemcpyDtoH_v2",
+        "cuMemFree_v2",
+        "cuMemFree_v2",
+    ]
+    # for the device's architecture, and with no stream, no dynamic shared memory and no `extra`
+    assert calls[0] == "cuModuleLoadDataEx .target sm_90"
+    assert calls[6] == "cuLaunchKernel magpie_saxpy grid 4,1,1 block 256,1,1 shared 0 stream (nil) extra (nil)"
+
+
+def test_a_second_launch_on_device_arrays_is_one_call(cuda):
+    saxpy = make_saxpy()
+    x, y = mp.asarray(np.arange(100, dtype=np.float32), device="cuda"), mp.zeros(100, mp.f32, device="cuda")
+    saxpy[1, 128](1.0, x, y)
+    cuda.clear()
+    saxpy[1, 128](1.0, x, y)
+    assert cuda.names() == ["cuLaunchKernel"]
+    assert np.array_equal(y.to_numpy(), 2 * np.arange(100, dtype=np.float32))
+    assert cuda.names() == ["cuLaunchKernel", "cuCtxSynchronize", "cuMemcpyDtoH_v2"]
+
+
+def test_streams_and_events(cuda):
+    stream = mp.Stream("cuda:0")
+    x, y = (mp.zeros(10, mp.f32, device="cuda") for _ in range(2))
+    before = stream.record()
+    make_saxpy()[1, 64, stream](1.0, x, y)
+    after = stream.record()
+    stream.synchronize()
+    assert after.elapsed_ms(before) == 2.5
+    calls = cuda.calls()
+    assert "cuStreamCreate 0" in calls and calls.count("cuEventRecord 0x77") == 2
+    assert any(c.startswith("cuLaunchKernel") and "stream 0x77" in c for c in calls)
+    assert "cuStreamSynchronize 0x77" in calls
+
+
+def test_memory_hints(cuda):
+    for hint, call, free in (
+        (MemoryHint.Auto, "cuMemAlloc_v2 4096", "cuMemFree_v2"),
+        (MemoryHint.Unified, "cuMemAllocManaged 4096 1", "cuMemFree_v2"),
+        (MemoryHint.Staging, "cuMemHostAlloc 4096 3", "cuMemFreeHost"),
+    ):
+        cuda.clear()
+        made = cuda.driver.alloc(0, 4096, hint)
+        cuda.driver.free(0, made)
+        assert cuda.calls() == [call, free]
+        assert made.address % 256 == 0
+    assert cuda.driver.stats.nbytes == 0
+
+
+@mp.kernel
+def k_shared(out, n):
+    a = mp.shared(n, mp.f32)
+    b = mp.shared(n + 1, mp.i8)
+    t = mp.thread_id(0)
+    a[t] = 1.0
+    b[t] = 2
+    mp.barrier()
+    out[t] = a[t] + b[t]
+
+
+def test_dynamic_shared_memory_is_asked_for_and_beyond_48_kb_opted_into(cuda):
+    out = np.zeros(8, np.float32)
+    k_shared.launch(grid=1, block=8, args=(out, 100), device="cuda")
+    # 100 floats are 400 bytes, 101 bytes are rounded up to 112
+    assert any("shared 512 " in c for c in cuda.calls())
+    assert not any(c.startswith("cuFuncSetAttribute") for c in cuda.calls())
+    k_shared.launch(grid=1, block=8, args=(out, 12288), device="cuda")
+    wanted = 4 * 12288 + 12304
+    assert f"cuFuncSetAttribute 8 {wanted}" in cuda.calls()
+    assert any(f"shared {wanted} " in c for c in cuda.calls())
+
+
+def test_out_of_memory(cuda):
+    cuda.fail("cuMemAlloc_v2", 2)
+    with pytest.raises(mp.GpuError, match="CUDA_ERROR_OUT_OF_MEMORY") as caught:
+        mp.empty(1000, mp.f32, device="cuda")
+    assert caught.value.kind is GpuErrorKind.OutOfMemory and caught.value.code == 2
+    assert "4,000 bytes" in str(caught.value)
+
+
+def test_a_fault_on_the_device_names_the_kernel_and_says_what_to_do(cuda):
+    x, y = (mp.zeros(10, mp.f32, device="cuda") for _ in range(2))
+    make_saxpy()[1, 64](1.0, x, y)
+    cuda.fail("cuCtxSynchronize", 700)
+    with pytest.raises(mp.GpuError) as caught:
+        mp.synchronize("cuda")
+    assert caught.value.kind is GpuErrorKind.LaunchFailed and caught.value.code == 700
+    text = str(caught.value)
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in text and "'saxpy'" in text and "illegal memory access" in text
+    assert "start it again" in text and "checked=True" in text
+
+
+def test_ptx_that_the_driver_refuses_shows_its_log(cuda):
+    cuda.fail("cuModuleLoadDataEx", 218)
+    with pytest.raises(mp.GpuError, match="ptxas said something") as caught:
+        make_saxpy()[1, 64](1.0, np.zeros(4, np.float32), np.zeros(4, np.float32))
+    assert caught.value.kind is GpuErrorKind.CompilationFailed and "CUresult 218" in str(caught.value)
+
+
+def test_a_workgroup_that_the_registers_do_not_allow_is_an_error_before_the_launch(cuda):
+    cuda.clear()
+    with pytest.raises(mp.GpuError, match="at most 512") as caught:
+        make_saxpy()[1, 1024](1.0, np.zeros(4, np.float32), np.zeros(4, np.float32))
+    assert caught.value.kind is GpuErrorKind.ResourceExhausted
+    assert "cuLaunchKernel" not in cuda.names()
+
+
+def test_a_grid_that_cuda_does_not_take(cuda):
+    with pytest.raises(mp.GpuError, match="65536 workgroups along y") as caught:
+        make_saxpy()[(1, 65536), 64](1.0, np.zeros(4, np.float32), np.zeros(4, np.float32))
+    assert caught.value.kind is GpuErrorKind.ValidationFailed
+
+
+def test_overlapping_arrays_run_code_that_assumes_nothing(cuda):
+    saxpy = make_saxpy()
+    x = np.arange(8, dtype=np.float32)
+    saxpy[1, 64](1.0, x, x)
+    assert np.array_equal(x, 2 * np.arange(8, dtype=np.float32))
+    assert [v.facts for v in saxpy.variants()] == ["fast", "general"]
+    # one copy for both arguments
+    assert cuda.names().count("cuMemcpyHtoD_v2") == 1
+
+
+def test_no_library_and_no_device(library):
+    assert "not installed" in str(CudaDriver("/nonexistent/libcuda.so").probe())
+    fake = ctypes.CDLL(library)
+    fake.fake_reset()
+    fake.fake_fail(b"cuInit", 100, 0)
+    assert "CUDA_ERROR_NO_DEVICE" in str(CudaDriver(library).probe())
+
+
+def test_without_a_gpu_cuda_is_unavailable_with_the_reason():
+    if dispatch.Runtime().unavailable("ptx") is None:
+        pytest.skip("this machine has an NVIDIA GPU")
+    with pytest.raises(mp.GpuError) as caught:
+        mp.device("cuda")
+    assert caught.value.kind is GpuErrorKind.BackendUnavailable and "libcuda" in str(caught.value)
