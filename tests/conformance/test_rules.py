@@ -951,14 +951,20 @@ def test_rule_18_a_forked_child_can_launch(target):
         import os, sys, warnings
         import numpy as np
         sys.path.insert(0, {os.getcwd()!r})
+        import magpie as mp
         from tests.conformance.test_rules import k_denormal
         x, out = np.ones(40000, np.float32), np.zeros(40000, np.float32)
         k_denormal.launch(grid=625, block=64, args=(x, out), device={target.device!r})
         pid = os.fork()
         if pid == 0:
             out[:] = 0
-            k_denormal.launch(grid=625, block=64, args=(x, out), device={target.device!r})
-            os._exit(0 if (out == 0.5).all() else 1)
+            try:
+                k_denormal.launch(grid=625, block=64, args=(x, out), device={target.device!r})
+            except mp.GpuError as error:  # where the vendor's library does not allow it, it is said
+                good = not mp.device({target.device!r}).driver.host_memory and "fork" in str(error)
+            else:
+                good = (out == 0.5).all()
+            os._exit(0 if good else 1)
         _, status = os.waitpid(pid, 0)
         sys.exit(os.waitstatus_to_exitcode(status))
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -220,6 +221,25 @@ def test_overlapping_arrays_run_code_that_assumes_nothing(cuda):
     assert [v.facts for v in saxpy.variants()] == ["fast", "general"]
     # one copy for both arguments
     assert cuda.names().count("cuMemcpyHtoD_v2") == 1
+
+
+def test_a_forked_child_is_told_that_cuda_does_not_work_there(cuda):
+    x, y = np.ones(4, np.float32), np.ones(4, np.float32)
+    make_saxpy()[1, 64](1.0, x, y)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            make_saxpy()[1, 64](1.0, x, y)
+        except mp.GpuError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    said = os.read(read, 1000).decode()
+    os.close(read)
+    os.waitpid(child, 0)
+    assert "fork" in said and "spawn" in said
 
 
 def test_no_library_and_no_device(library):

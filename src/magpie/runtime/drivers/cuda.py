@@ -8,7 +8,9 @@ that copies and launches of one program run in the order in which they were writ
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +39,8 @@ class CudaDriver(Driver):
         self._contexts: dict[int, int] = {}
         self._local = threading.local()
         self._count = 0
+        #: This process is a fork of one that used CUDA, whose state the library does not let a child have.
+        self.forked = False
         #: The kernel launched last: an error that comes later is most often its own.
         self.last = ""
 
@@ -55,6 +59,9 @@ class CudaDriver(Driver):
         if self._count == 0:
             return "there is no NVIDIA device"
         self._api = api
+        if hasattr(os, "register_at_fork"):
+            mine = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _forked(mine))
         return None
 
     @property
@@ -112,6 +119,13 @@ class CudaDriver(Driver):
         """Make the device's context current on this thread."""
         # With several devices others may have changed it behind our back; with one there is one primary context.
         if self._count > 1 or getattr(self._local, "device", None) != device:
+            if self.forked:
+                raise GpuError(
+                    GpuErrorKind.BackendUnavailable,
+                    self.id,
+                    "CUDA cannot be used in a child made by fork of a process that used it",
+                    help="start the child before the first launch, or with multiprocessing's method 'spawn'",
+                )
             context = self._contexts.get(device)
             if context is None:
                 with self._lock:
@@ -202,6 +216,14 @@ class CudaDriver(Driver):
         from magpie.runtime.drivers.cuda_launch import CudaKernel
 
         return CudaKernel(self, device, artifact)
+
+
+def _forked(driver: weakref.ref[CudaDriver]) -> None:
+    """In a new child: what its threads enter now is not what the parent's had entered."""
+    found = driver()
+    if found is not None:
+        found.forked = True
+        found._local = threading.local()
 
 
 class _Stream:
