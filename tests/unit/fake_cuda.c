@@ -28,6 +28,8 @@ static int note(const char *name, const char *form, ...) {
 
 const char *fake_log(void) { return log_text; }
 void fake_reset(void) { log_used = 0; log_text[0] = 0; fail_name[0] = 0; }
+static int fault;
+void fake_fault(int on) { fault = on; }
 void fake_fail(const char *name, int code, int forever) { strcpy(fail_name, name); fail_code = code; sticky = forever; }
 
 struct module { char text[1 << 16]; char entry[256]; };
@@ -99,6 +101,16 @@ int cuLaunchKernel(struct module *f, unsigned gx, unsigned gy, unsigned gz, unsi
         float a = *(float *)params[0], *x = *(float **)params[1], *y = *(float **)params[4];
         int64_t n = *(int64_t *)params[2], sx = *(int64_t *)params[3], sy = *(int64_t *)params[6];
         for (int64_t i = 0; i < n && i < (int64_t)gx * bx; i++) y[i * sy] += a * x[i * sx];
+    }
+    if (!strcmp(f->entry, "magpie_checked")) { /* x, its extent and stride, the record buffer */
+        int *x = *(int **)params[0];
+        uint64_t *records = *(uint64_t **)params[3];
+        for (int64_t i = 0; i < *(int64_t *)params[1]; i++) x[i] = 7;
+        if (fault) { /* site 1 with one value: workgroup 0, work-item 2, index 9 */
+            uint64_t record[] = {1 | (uint64_t)1 << 32, 0, 2, 9};
+            records[1] = 4;
+            memcpy(records + 4, record, sizeof record);
+        }
     }
     return 0;
 }

@@ -223,6 +223,20 @@ def test_overlapping_arrays_run_code_that_assumes_nothing(cuda):
     assert cuda.names().count("cuMemcpyHtoD_v2") == 1
 
 
+def test_what_a_checked_kernel_wrote_comes_back_with_the_error(cuda):
+    cuda.library.fake_fault(1)
+
+    @mp.kernel(checked=True)
+    def checked(x: mp.Array[mp.i32]):
+        x[mp.global_id(0)] = 7
+
+    x = np.zeros(4, np.int32)
+    with pytest.raises(mp.GpuError, match="out-of-bounds") as caught:
+        checked[1, 4](x)
+    assert "thread (2, 0, 0) of workgroup (0, 0, 0)" in str(caught.value) and "x[9]" in str(caught.value)
+    assert x.tolist() == [7, 7, 7, 7]
+
+
 def test_a_forked_child_is_told_that_cuda_does_not_work_there(cuda):
     x, y = np.ones(4, np.float32), np.ones(4, np.float32)
     make_saxpy()[1, 64](1.0, x, y)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import Type
-from magpie.errors import LaunchValueError
+from magpie.errors import GpuError, GpuErrorKind, LaunchValueError
 from magpie.frontend.python.annotations import Parameter
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.buffer import Buffer, freed_error, running
@@ -67,7 +67,13 @@ def staged_function(
                     assert type_ is not None
                     words.append(convert(value, type_, p.name))
             packed = tuple(words)
-            bind(packed)(*packed)
+            try:
+                bind(packed)(*packed)
+            except GpuError as error:
+                # A failed assert or a fault that checked mode left out: arrays hold what the kernel had written.
+                if error.diagnostic is not None and error.kind is GpuErrorKind.LaunchFailed:
+                    stage.take_back()
+                raise
             stage.take_back()
         finally:
             stage.free()
