@@ -520,3 +520,28 @@ def test_slots_that_arms_set_between_barriers(block):
         stayed = stayed * 3 + kept
     args = (x.ravel(), empty(x.size, mp.i32), empty(x.size, mp.i32))
     return Run(k_set_by_arms, args, {1: total.ravel(), 2: stayed.ravel()}, grid=2, block=block)
+
+
+@mp.kernel
+def k_local_after_local(x, out):
+    t = mp.thread_id(0)
+    i = mp.global_id(0)
+    first = mp.local(5, mp.i32)
+    second = mp.local(5, mp.i32)
+    for k in range(5):
+        first[k] = x[i] + k
+    for k in range(4):  # the last element is still zero
+        second[k] = x[i] * k
+    s = mp.shared(64, mp.i32)
+    s[t] = first[x[i] % 5]
+    mp.barrier()
+    out[i] = s[t] * 1000 + first[t % 5] * 10 + second[t % 5]
+
+
+@case(gangs="all", blocks=(33, 64))
+def test_local_arrays_filled_or_not(block):
+    """Workgroups take turns with the same memory, so that what is not zeroed shows."""
+    x = np.random.default_rng(4).integers(1, 99, 8 * block).astype(np.int32)
+    k = np.tile(np.arange(block) % 5, 8)
+    want = (x + x % 5) * 1000 + (x + k) * 10 + np.where(k < 4, x * k, 0)
+    return Run(k_local_after_local, (x, empty(x.size, mp.i32)), {1: want}, grid=8, block=block)

@@ -8,6 +8,7 @@ import pytest
 import magpie as mp
 from magpie.backends.base import Options
 from magpie.backends.cpu import BACKEND
+from magpie.backends.cpu.filled import filled_arrays
 from magpie.backends.cpu.lane_shapes import analyse_shapes, forward_slots
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
@@ -15,7 +16,7 @@ from magpie.backends.cpu.teams import find_common
 from magpie.dtypes import f32, i32, index
 from magpie.ir.builder import Builder
 from magpie.ir.layout import compute_layout
-from magpie.ir.nodes import Buffer, Facts, Kernel, SharedArray, Slot
+from magpie.ir.nodes import Buffer, Facts, Kernel, LocalArray, SharedArray, Slot
 from magpie.passes import prepare
 from magpie.passes.narrow_index import ranges
 
@@ -193,3 +194,23 @@ def test_checked_mode_skips_a_fault_and_goes_on(gang: int) -> None:
 def test_an_impossible_gang_is_a_numbered_error() -> None:
     with pytest.raises(mp.CompileError, match="MPG_CPU_1001"):
         BACKEND.emit(tree(), compute_layout(tree()), Options(gang=5))
+
+
+@pytest.mark.parametrize(
+    ("stored", "read_at", "expected"),
+    [((0, 1, 2), 3, True), ((2, 0, 1), 3, True), ((0, 1), 2, False), ((0, 1, 2), 2, False), ((0, 1, 1), 3, False)],
+)
+def test_local_arrays_that_are_filled_first(stored: tuple[int, ...], read_at: int, expected: bool) -> None:
+    x, a = Buffer("x", i32, 1, "read_write"), LocalArray("a", i32, (3,))
+    k = Kernel("filled", [x], locals=[a])
+    b = Builder(k.body)
+    t = b.emit("thread_id", dim=0)
+    _, then, _ = b.if_(b.emit("lt", t, b.const(9, index)))
+    with b.into(then):
+        for k_, place in enumerate((*stored, None)):
+            if k_ == read_at:
+                b.store(x, (t,), b.load(a, b.emit("mod", t, b.const(3, index))))
+            if place is not None:
+                b.store(a, (b.emit("add", b.const(place, index), b.const(0, index)),), b.load(x, t))
+    ready = forward_slots(prepare(k))
+    assert [f.name for f in filled_arrays(ready, ranges(ready))] == ["a"] * expected

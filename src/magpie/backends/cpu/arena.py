@@ -161,7 +161,8 @@ class Arena:
         if not self.per_gang:
             return
         fresh = self.env.shapes.fresh
-        if not (self.gone or self.plan.context_arrays or any(s not in fresh for s in self.plan.context_slots)):
+        arrays = any(a not in self.env.filled for a in self.plan.context_arrays)
+        if not (self.gone or arrays or any(s not in fresh for s in self.plan.context_slots)):
             return
         size = self.launch.times(self.all_gangs(), str(self.per_gang))
         self.module.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
@@ -174,7 +175,7 @@ class Arena:
             gang.locals[array] = c.op(f"getelementptr i8, ptr {context}, i64 {self.context_at[array]}")
             return
         pointer = self.env.arrays[array][0]
-        if any(n.attrs.get("array") is array for n in walk(run.nodes)):
+        if array not in self.env.filled and any(n.attrs.get("array") is array for n in walk(run.nodes)):
             size = _elements(array) * array.type.itemsize * self.width
             self.module.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
             c.do(f"call void @llvm.memset.p0.i64(ptr align 64 {pointer}, i8 0, i64 {size}, i1 false)")

@@ -19,7 +19,7 @@ from magpie.backends.llvm.codegen import HostTarget
 from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Block, Code, constant, element, splat
 from magpie.dtypes import DType, f32
-from magpie.ir.nodes import Array, Kernel, Node, Slot
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Slot
 from magpie.passes.narrow_index import Ranges, full
 
 __all__ = ["LEAVES", "Coordinates", "Env", "GangBase", "Storage"]
@@ -98,6 +98,7 @@ class Env:
     nowhere: str = ""  # where lanes that are off may store, see `ScatterMixin.store_apart`
     regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
     groups: dict[Node, Group] = made_by(default_factory=dict)  # see `magpie.backends.cpu.access_groups`
+    filled: set[LocalArray] = made_by(default_factory=set)  # see `magpie.backends.cpu.filled`
     used: set[Node] = made_by(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup
     library: Callable[[str, DType, list[str], int], str] | None = None

@@ -9,6 +9,7 @@ from magpie.backends.cpu.abreast import go_abreast
 from magpie.backends.cpu.access_groups import find_groups
 from magpie.backends.cpu.batches import Batches
 from magpie.backends.cpu.effort import effort
+from magpie.backends.cpu.filled import filled_arrays
 from magpie.backends.cpu.gang import Coordinates, Env, Storage
 from magpie.backends.cpu.lane_shapes import analyse_shapes
 from magpie.backends.cpu.launch import Launch
@@ -292,5 +293,6 @@ def kernel_emitter(
     plan = make_plan(kernel, shapes)
     if refused := validate_plan(kernel, plan):
         raise CompileError(refused)
+    env.filled = filled_arrays(kernel, ranges)
     env.groups = find_groups([run.nodes for run in plan.runs], kernel, ranges)
     return KernelEmitter(env, plan)
