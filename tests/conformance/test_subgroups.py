@@ -408,3 +408,53 @@ def test_subgroup_ops_in_both_arms_of_a_function():
         return {1: size, 2: want}
 
     return Run(k_func, (x, np.zeros(1, np.int32), empty(block, mp.i64)), expect, grid=1, block=block)
+
+
+@mp.kernel
+def k_operation(x, size, total, through, before, op: mp.constexpr):
+    i = mp.global_id(0)
+    size[0] = mp.subgroup.size()
+    total[i] = mp.subgroup.reduce(x[i], op)
+    through[i] = mp.subgroup.scan(x[i], op)
+    before[i] = mp.subgroup.scan(x[i], op, exclusive=True)
+
+
+FOLDS = {
+    "add": (0, lambda a, b: a + b),
+    "mul": (1, lambda a, b: a * b),
+    "min": (np.inf, min),
+    "max": (-np.inf, max),
+    "and": (-1, lambda a, b: a & b),
+    "or": (0, lambda a, b: a | b),
+    "xor": (0, lambda a, b: a ^ b),
+}
+
+
+@case(dtypes=o.ALL, requires=SG, subgroups=True)
+def test_every_operation_on_every_type(t):
+    block = 40
+    if t.is_float:  # products and sums that are exact in every type and order
+        x = np.where(np.arange(block) % 16 == 5, 2.0, np.random.default_rng(0).choice([-1.0, 1.0], block)).astype(t.numpy)
+        ops = ("add", "mul", "min", "max")
+    else:
+        x = o.values(t, block)
+        ops = ("and", "or", "xor") if t.is_bool else tuple(FOLDS)
+    for op in ops:
+        start, f = FOLDS[op]
+        if t.is_bool:
+            start = op == "and"
+        elif op in ("min", "max") and t.is_int:
+            start = t.max if op == "min" else t.min
+
+        def expect(x, size, *_, start=start, f=f):
+            out = [empty(block, t) for _ in range(3)]
+            for group in lanes(int(size[0]), block):
+                running = [start]
+                for k in group:
+                    running.append(f(running[-1], o.items(x[k : k + 1])[0]))
+                values = o.array([v if t.is_float or t.is_bool else o.wrap(v, t) for v in running], t)
+                out[0][group], out[1][group], out[2][group] = values[-1], values[1:], values[:-1]
+            return {1: size, 2: out[0], 3: out[1], 4: out[2]}
+
+        args = (x, np.zeros(1, np.int32), *(empty(block, t) for _ in range(3)), op)
+        yield Run(k_operation, args, expect, grid=1, block=block, zero_sign=False)
