@@ -129,6 +129,7 @@ class BarrierGenerator:
             self.emit(f"t{c} = mp.thread_id({d})", f"t{c} = w.thread[{d}]")
             self.emit(f"n{c} = mp.workgroup_size({d})", f"n{c} = w.size[{d}]")
         self.emit("g = mp.workgroup_id(0)", "g = w.group")
+        self.emit("groups = mp.num_workgroups(0)", "groups = w.groups")
         if self.dims == 1:
             self.emit("t = tx")
             self.emit("n = nx")
@@ -237,9 +238,15 @@ class BarrierGenerator:
         del scope.varying[known[0] :], scope.uniform[known[1] :]
 
     def statement(self, scope: _Scope) -> None:
-        kind = self.draw(17)
+        kind = self.draw(21)
         if kind <= 1:
             self.item(scope)
+        elif kind == 17:
+            self.walk(scope)
+        elif kind == 18:
+            self.tile(scope)
+        elif kind == 19:
+            self.verb(scope)
         elif kind <= 4:
             self.exchange(scope)
         elif kind == 5:
@@ -364,6 +371,66 @@ class BarrierGenerator:
         self.emit(f"{target} = mp.i32({a.name}[0]) % {BOUND}", f"{target} = int({a.name}[0]) % {BOUND}")
         self.state[a.name] = "read"
 
+    def walk(self, scope: _Scope) -> None:
+        """A loop over the input in strides of the workgroup, of the launch or of a constant."""
+        k, name = self.name("j"), self.pick(scope.varying)
+        start, step = self.pick(
+            (("t", "n"), ("t", "n"), ("i", "n * groups"), ("tx", "nx"), ("t % 8", "8"), ("t * 2", "n * 2"))
+        )
+        if self.chance(40):
+            self.emit(f"for {k} in range({start}, {LENGTH}, {step}):")
+        else:
+            self.emit(f"{k} = {start}")
+            self.emit(f"while {k} < {LENGTH}:")
+        looped = self.kernel[-1].lstrip().startswith("for")
+        pad = "    "
+        if self.chance(25):
+            self.emit(f"{pad}if x[{k}] % {2 + self.draw(4)} != 1:")
+            pad += "    "
+        more = self.pick(
+            (f"mp.i32(x[{k}])", f"mp.i32(x[{k}]) * 2 + mp.i32(x[({k} + 1) % {LENGTH}])", f"max(mp.i32(x[{k}]), {name})")
+        )
+        if self.chance(35):
+            kind, where = self.pick((("add", "0"), ("add", f"mp.i32(x[{k}]) % {COUNTERS}")))
+            array = "tally" if self.state["tally"] in _ALLOWED["atomic"] else "total"
+            if array == "tally":
+                self.state["tally"] = "atomic"
+            where = "0" if array == "total" else where
+            self.emit(f"{pad}mp.atomic_{kind}({array}, {where}, {more} % 5)", f"{pad}{array}[{where}] += {more} % 5")
+        self.emit(f"{pad}{name} = ({name} + {more}) % {BOUND}")
+        if not looped:
+            self.emit(f"    {k} += {step}")
+
+    def tile(self, scope: _Scope) -> None:
+        """A sum over a row of shared memory, at addresses that lanes share or that lie side by side."""
+        a = self.pick([a for a in self.arrays if a.flat])
+        if a.name == "scratch" or not self.may(a.name, "cross_read", True):
+            self.item(scope)
+            return
+        k, name = self.name("j"), self.pick(scope.varying)
+        where = self.pick(
+            ("t // 4 * 4 + {k}", "{k} * 4 + t % 4", "t * 2 + {k}", "{k}", "t + {k} * nx", "t * 3 + {k} * 5")
+        ).format(k=k)
+        self.emit(f"for {k} in range({self.pick(('4', '8', 'n0 + 1'))}):")
+        factor = 1 + self.draw(3)
+        place = f"{a.name}[({where}) % n]"
+        self.emit(
+            f"    {name} = ({name} + mp.i32({place}) * {factor}) % {BOUND}",
+            f"    {name} = ({name} + int({place}) * {factor}) % {BOUND}",
+        )
+
+    def verb(self, scope: _Scope) -> None:
+        """An operation of the library among all work-items; it holds barriers."""
+        verb = self.pick(("sum", "max", "min", "scan", "exclusive", "broadcast"))
+        value = self.value(scope, 1)
+        names = scope.varying if verb in ("scan", "exclusive") else [*scope.varying, *scope.uniform]
+        name = self.pick(names)
+        more = {"exclusive": ", exclusive=True", "broadcast": f", {self.pick(scope.uniform)} % n"}.get(verb, "")
+        call = f"mp.workgroup.{'scan' if verb == 'exclusive' else verb}({value}{more})"
+        at = more.removeprefix(", ") if verb == "broadcast" else "0"
+        self.emit(f"{name} = {call} % {BOUND}", f"{name} = (yield from w.verb({verb!r}, t, {value}, {at})) % {BOUND}")
+        self.state = dict.fromkeys(self.state, "idle")
+
     def call(self, scope: _Scope) -> None:
         name, a = self.pick(self.functions)
         if not self.may(a.name, "own_write", True):
@@ -438,9 +505,11 @@ class BarrierGenerator:
 
     # --- code of one item ------------------------------------------------------------------------------------------
     def item(self, scope: _Scope) -> None:
-        kind = self.draw(12)
+        kind = self.draw(13)
         if kind <= 3:
             self.assign(scope)
+        elif kind == 12:
+            self.walk(scope)
         elif kind <= 5 and self.depth < 6:
             self.emit(f"if {self.condition(scope)}:")
             self.items(scope)

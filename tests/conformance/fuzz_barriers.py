@@ -8,6 +8,7 @@ import sys
 import tempfile
 import types
 import warnings
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,29 @@ class _Item:
     """What a model asks of its work-item."""
 
     def __init__(
-        self, thread: tuple[int, ...], size: tuple[int, ...], group: int, arrays: dict[str, np.ndarray]
+        self, thread: tuple[int, ...], size: tuple[int, ...], group: int, groups: int, arrays: dict[str, np.ndarray]
     ) -> None:
-        self.thread, self.size, self.group, self.arrays = thread, size, group, arrays
+        self.thread, self.size, self.group, self.groups, self.arrays = thread, size, group, groups, arrays
 
     def shared(self, name: str, *shape: int) -> np.ndarray:
         # elements that nobody has set are far from any value
         return self.arrays.setdefault(name, np.full(shape, -(10**9), np.int64))
+
+    def verb(self, verb: str, t: int, value: int, at: int) -> Generator[None, None, int]:
+        """An operation among all work-items."""
+        values = self.arrays.setdefault("verb", np.zeros(self.size[0] * self.size[1] * self.size[2], np.int64))
+        yield
+        values[t] = value
+        yield
+        parts = {
+            "sum": values,
+            "max": values,
+            "min": values,
+            "scan": values[: t + 1],
+            "exclusive": values[:t],
+            "broadcast": values[at : at + 1],
+        }[verb]
+        return int({"max": np.max, "min": np.min}.get(verb, np.sum)(parts))
 
 
 def run_model(program: BarrierProgram, grid: int, block: tuple[int, int, int], args: tuple[Any, ...]) -> None:
@@ -54,7 +71,7 @@ def run_model(program: BarrierProgram, grid: int, block: tuple[int, int, int], a
     nx, ny, nz = block
     for g in range(grid):
         arrays: dict[str, np.ndarray] = {}
-        items = [_Item((x, y, z), block, g, arrays) for z in range(nz) for y in range(ny) for x in range(nx)]
+        items = [_Item((x, y, z), block, g, grid, arrays) for z in range(nz) for y in range(ny) for x in range(nx)]
         running = [space["kernel"](item, *args) for item in items]
         while running:
             going = [item for item in running if next(item, "done") is None]

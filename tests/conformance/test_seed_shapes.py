@@ -413,10 +413,10 @@ def k_last_block_return(x, partial, out, counter):
     mp.barrier()
     if flag[0] == 0:
         return
-    mp.fence(order="acquire")
     acc = 0
     k = t
     while k < mp.num_workgroups(0):
+        mp.fence(order="acquire")  # in the body of a loop of each item
         acc += partial[k]
         k += n
     mp.barrier()
@@ -662,6 +662,48 @@ def test_a_scan_in_a_loop_with_continue(block, grid):
         high = acc + whole
         acc = np.where(whole % 2 == 0, acc, np.where(high > 500, -high, high + 1))
     return Run(k_scan_with_continue, (x, empty(acc.shape, mp.i32).ravel()), {1: acc[:, ::-1]})
+
+
+@mp.kernel
+def k_verbs_in_a_loop(x, out):
+    # the library's scan and sum in a loop; trips are left uniformly before them and per item behind them
+    t = mp.thread_id(0)
+    g = mp.workgroup_id(0)
+    acc = 0
+    best = 0
+    for p in range(x.shape[1]):
+        if p == 1:
+            continue
+        total = mp.workgroup.sum(x[g, p, t])
+        if total > 9000:
+            break
+        v = mp.workgroup.scan(x[g, p, t] + p, exclusive=True)
+        if v % 2 == 0:
+            continue
+        acc += v
+        if acc > total:
+            best = p
+            continue
+        acc += total
+    out[g, t] = mp.workgroup.max(acc) * 10 + best
+
+
+@shape(requires=SG)
+def test_the_librarys_scan_in_a_loop_with_continue(block, grid):
+    x = rows(block * 4, grid, 0, 19).reshape(grid, 4, block)
+    acc, best = np.zeros((grid, block), np.int64), np.zeros((grid, block), np.int64)
+    left = np.zeros((grid, 1), bool)
+    for p in (0, 2, 3):
+        total = x[:, p].sum(1, keepdims=True)
+        left |= total > 9000
+        v = (x[:, p] + p).cumsum(1) - (x[:, p] + p)
+        on = ~left & (v % 2 == 1)
+        acc = acc + np.where(on, v, 0)
+        high = on & (acc > total)
+        best = np.where(high, p, best)
+        acc = acc + np.where(on & ~high, total, 0)
+    want = acc.max(1, keepdims=True) * 10 + best
+    return Run(k_verbs_in_a_loop, (x, empty((grid, block), mp.i32)), {1: want})
 
 
 @mp.kernel
