@@ -204,6 +204,8 @@ class MemoryMixin(GangBase):
         if self.mask is None and a.kind == 1 and a.stride == a.t.itemsize:
             if "ahead" in node.attrs and self.env.ahead:
                 self.prefetch(node, a)
+            elif "next_by" in node.attrs:
+                self.prefetch_next_group(node, a)
             if "!invariant.load" in a.suffix:
                 self.lines[node] = a.base
         return self.load_from(a)
@@ -211,13 +213,24 @@ class MemoryMixin(GangBase):
     def prefetch(self, node: Node, a: Address) -> None:
         """Ask for what a walk loads next: the same lines a trip later, or in long blocks the line behind these, which
         sets the prefetcher going (an access that is not aligned touches it by itself)."""
-        c, size = self.c, a.t.itemsize
-        c.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+        size = a.t.itemsize
         distance, lines = str(self.w * size), 1
         if self.env.ahead == "trip":
             array = node.attrs["array"]
             step = self.mul(self.map[node.attrs["ahead"]].text, self.env.launch.stride(array, array.rank - 1))
             distance, lines = self.mul(step, str(size * node.attrs["ahead_trips"])), -(-self.w * size // 64)
+        self.prefetch_lines(a, distance, lines)
+
+    def prefetch_next_group(self, node: Node, a: Address) -> None:
+        """Ask for what the next workgroup loads at this place."""
+        by = node.attrs["next_by"]
+        step = self.env.launch.stride(node.attrs["array"], node.attrs["next_dim"])
+        step = self.mul(step, str(by) if isinstance(by, int) else self.map[by].text)
+        self.prefetch_lines(a, self.mul(step, str(a.t.itemsize)), -(-self.w * a.t.itemsize // 64))
+
+    def prefetch_lines(self, a: Address, distance: str, lines: int) -> None:
+        c = self.c
+        c.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
         for line in range(lines):
             p = c.op(f"getelementptr i8, ptr {a.base}, i64 {self.add(distance, str(64 * line))}")
             c.do(f"call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 3, i32 1)")
