@@ -55,6 +55,38 @@ def test_gpu_events_measure_time():
     assert 1e-3 < end.elapsed_ms(start) < 1e3
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
+def test_gpu_torch_tensors_are_used_where_they_are(dtype):
+    torch = pytest.importorskip("torch")
+
+    @mp.kernel
+    def twice(x, y):
+        i = mp.global_id(0)
+        if i < x.shape[0]:
+            y[i] = x[i] + x[i]
+
+    x = torch.arange(1000, device="cuda").to(getattr(torch, dtype))
+    y = torch.zeros(2000, device="cuda", dtype=x.dtype)
+    stream = torch.cuda.Stream()
+    for current in (torch.cuda.current_stream(), stream):
+        y.zero_()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(current):
+            z = x + 1
+            twice[4, 256](z, y[::2])
+            total = y.sum()
+        torch.cuda.synchronize()
+        assert torch.equal(y[::2], (x + 1) * 2) and not y[1::2].any()
+        assert torch.equal(total, y.sum())
+
+
+def test_gpu_cupy_arrays_are_used_where_they_are():
+    cupy = pytest.importorskip("cupy")
+    x, y = cupy.arange(1000, dtype=np.float32), cupy.ones(1000, dtype=np.float32)
+    saxpy[4, 256](2.0, x, y)
+    assert np.array_equal(cupy.asnumpy(y), 2 * np.arange(1000, dtype=np.float32) + 1)
+
+
 @mp.kernel
 def k_large_tile(x, n: mp.constexpr):
     t = mp.shared(n, mp.f32)

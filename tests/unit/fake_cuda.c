@@ -83,6 +83,8 @@ int cuFuncSetAttribute(void *f, int a, int v) { NOTE("%d %d", a, v); return 0; }
 int cuStreamCreate(void **s, unsigned f) { NOTE("%u", f); *s = (void *)0x77; return 0; }
 int cuStreamDestroy_v2(void *s) { NOTE("%p", s); return 0; }
 int cuStreamSynchronize(void *s) { NOTE("%p", s); return 0; }
+int cuStreamWaitEvent(void *s, void *e, unsigned f) { NOTE("%p", s); return 0; }
+int cuPointerGetAttribute(int *v, int a, uint64_t p) { NOTE("%d", a); *v = 0; return 0; }
 int cuEventCreate(void **e, unsigned f) { *e = (void *)0x55; return 0; }
 int cuEventRecord(void *e, void *s) { NOTE("%p", s); return 0; }
 int cuEventSynchronize(void *e) { NOTE(""); return 0; }

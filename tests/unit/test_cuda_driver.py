@@ -223,6 +223,65 @@ def test_overlapping_arrays_run_code_that_assumes_nothing(cuda):
     assert cuda.names().count("cuMemcpyHtoD_v2") == 1
 
 
+class Other:
+    """An array of another library, in the stand-in's device memory (which is the host's)."""
+
+    def __init__(self, array, stream=None, read_only=False):
+        self.array = array
+        self.stream = stream
+        self.read_only = read_only
+
+    @property
+    def __cuda_array_interface__(self):
+        return {
+            "data": (self.array.ctypes.data, self.read_only),
+            "shape": self.array.shape,
+            "strides": self.array.strides,
+            "typestr": self.array.dtype.str,
+            "version": 3,
+            "stream": self.stream,
+        }
+
+
+def test_arrays_of_other_libraries_are_used_where_they_are(cuda):
+    x, y = np.arange(100, dtype=np.float32), np.ones(200, np.float32)
+    saxpy = make_saxpy()
+    for _ in range(2):
+        cuda.clear()
+        saxpy[1, 128](2.0, Other(x), Other(y[::2]))
+    assert np.array_equal(y[::2], 4 * np.arange(100, dtype=np.float32) + 1) and (y[1::2] == 1).all()
+    assert [n for n in cuda.names() if n != "cuPointerGetAttribute"] == ["cuLaunchKernel"]
+    with pytest.raises(mp.GpuError, match="MPG_LAUNCH_1005"):
+        saxpy[1, 128](2.0, Other(x), Other(y, read_only=True))
+
+
+def test_arrays_of_other_libraries_that_overlap_run_code_that_assumes_nothing(cuda):
+    x = np.arange(8, dtype=np.float32)
+    saxpy = make_saxpy()
+    saxpy[1, 64](1.0, Other(x), Other(x))
+    assert np.array_equal(x, 2 * np.arange(8, dtype=np.float32))
+    assert [v.facts for v in saxpy.variants()][-1] == "general"
+
+
+def test_a_launch_is_ordered_with_the_stream_of_the_other_library(cuda):
+    x, y = np.arange(8, dtype=np.float32), np.ones(8, np.float32)
+    saxpy = make_saxpy()
+    saxpy[1, 64](1.0, Other(x), Other(y))
+    cuda.clear()
+    saxpy[1, 64](1.0, Other(x, stream=0x99), Other(y, stream=1))
+    calls = [c for c in cuda.calls() if not c.startswith("cuPointer")]
+    assert [c if c.startswith(("cuEvent", "cuStream")) else c.split()[0] for c in calls] == [
+        "cuEventRecord 0x99",
+        "cuStreamWaitEvent (nil)",
+        "cuLaunchKernel",
+        "cuEventRecord (nil)",
+        "cuStreamWaitEvent 0x99",
+    ]
+    cuda.clear()
+    saxpy[1, 64](1.0, Other(x), Other(y))
+    assert "cuStreamWaitEvent" not in "".join(cuda.calls())
+
+
 def test_what_a_checked_kernel_wrote_comes_back_with_the_error(cuda):
     cuda.library.fake_fault(1)
 

@@ -96,6 +96,12 @@ def test_an_architecture_that_nobody_knows():
     assert "sm_70" in str(caught.value)
 
 
+def test_a_subgroup_is_a_warp():
+    assert ptx(k_multiply_add, F, F, subgroup_size=32)
+    with pytest.raises(mp.CompileError, match="warp of 32"):
+        ptx(k_multiply_add, F, F, subgroup_size=16)
+
+
 def test_a_known_workgroup_size_is_required_and_an_unknown_one_bounded():
     assert ".reqntid 8, 4, 2" in ptx(k_multiply_add, F, F, workgroup=(8, 4, 2))
     text = ptx(k_multiply_add, F, F)

@@ -139,8 +139,8 @@ def _array(p: Parameter, value: Any) -> tuple[Any, ArrayKey]:
         if key is FREED:
             raise freed_error()
     else:
-        array = value if _plain(value) else _foreign(p, value)
-        value, key = array, numpy_key(array, p.name)
+        value = value if _plain(value) else _foreign(p, value)
+        key = value._key if type(value) is Buffer else numpy_key(value, p.name)
     assert key.arg is not None
     if p.type is not None and not _same_type(p.type, key.arg.type):
         found = type_name(key.arg.type)
@@ -174,7 +174,7 @@ def _plain(value: Any) -> bool:
     return numpy is not None and type(value) is numpy.ndarray
 
 
-def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any]:
+def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any] | Buffer:
     if not _is_array(value):
         hint = None
         if isinstance(value, list | tuple):
@@ -182,6 +182,12 @@ def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any]:
         raise LaunchTypeError(
             f"argument {p.name!r} must be an array; got {_shown(value)}", diagnostic="MPG_LAUNCH_1002", help=hint
         )
+    if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False) is True:
+        from magpie.runtime.drivers.cuda_arrays import cuda_array
+
+        found = cuda_array(value, p.name)
+        if found is not None:
+            return found
     return foreign_array(value, p.name)
 
 

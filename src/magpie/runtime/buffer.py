@@ -84,6 +84,42 @@ class Memory:
             self.device.driver.free(self.device.index, allocation)
 
 
+class ForeignMemory(Memory):
+    """All memory of one device that other libraries own: arrays on it are made for a launch, and never freed here.
+
+    One object for all, so that a launch compares the addresses of any two of its arrays (see `fastpath`).
+    """
+
+    __slots__ = ()
+
+    def __init__(self, device: Device) -> None:
+        from magpie.runtime.driver import Allocation, MemoryHint
+
+        self.device = device
+        self.hint = MemoryHint.Auto
+        self.exported = False
+        self.allocation = Allocation(0, 0)
+        self.parked = None
+        self.arrays = weakref.WeakSet()
+
+    @classmethod
+    def of(cls, device: Device) -> ForeignMemory:
+        """The device's object."""
+        found = _foreign.get(device)
+        if found is None:
+            found = _foreign.setdefault(device, cls(device))
+        return found
+
+    def release(self) -> None:
+        """Nothing: the memory belongs to others."""
+
+    def __del__(self) -> None:
+        pass
+
+
+_foreign: weakref.WeakKeyDictionary[Device, ForeignMemory] = weakref.WeakKeyDictionary()
+
+
 class Buffer:
     """An array on a device. Make one with `mp.empty`, `mp.zeros`, `mp.full` or `mp.asarray`.
 
@@ -97,7 +133,14 @@ class Buffer:
     __array_priority__ = 10.0
 
     def __init__(
-        self, memory: Memory, dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+        self,
+        memory: Memory,
+        dtype: Type,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        offset: int,
+        *,
+        writable: bool = True,
     ) -> None:
         assert memory.allocation is not None
         device = memory.device
@@ -114,7 +157,7 @@ class Buffer:
             contiguous=strides == _row_major(shape) or _is_contiguous(shape, strides),
             aligned=address % (ALIGNMENT if device.driver.host_memory else device.alignment) == 0,
             small=is_small(shape, sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1),
-            writable=True,
+            writable=writable,
             device=device,
         )
         memory.arrays.add(self)

@@ -19,7 +19,7 @@ class Device:
     backend that can run on it. Limits are in work-items and bytes.
     """
 
-    __slots__ = ("_info", "backend", "driver", "index")
+    __slots__ = ("__weakref__", "_info", "backend", "driver", "index")
 
     def __init__(self, backend: str, driver: Driver, info: DeviceInfo) -> None:
         self.backend = backend

@@ -21,6 +21,10 @@ def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Optio
     """The kernel's module. Raises CompileError where it asks for more than the architecture has."""
     from magpie.passes import prepare
 
+    if options.subgroup_size not in (0, 32):
+        raise CompileError(
+            [Diagnostic("MPG_PTX_2002", f"a subgroup is a warp of 32, not of {options.subgroup_size}", kernel.loc)]
+        )
     emitted = PtxKernel(kernel, prepare(kernel), layout, target, options)
     size = emitted.info["static_shared"]
     if size > target.shared:

@@ -198,6 +198,29 @@ class CudaDriver(Driver):
     def record_event(self, device: int, stream: Any) -> Any:
         return _Event(self, device, 0 if stream is None else stream.handle)
 
+    # --- other libraries' arrays and streams -------------------------------------------------------------------------
+    def owner_of(self, address: int) -> int | None:
+        """The device whose memory an address is; None for memory that the library does not know."""
+        out = ctypes.c_int()
+        self.enter(0)
+        code = self.api.functions["cuPointerGetAttribute"](ctypes.byref(out), Attribute.POINTER_DEVICE_ORDINAL, address)
+        return None if code else out.value
+
+    def follow(self, stream: int) -> None:
+        """The next launch of this thread runs after what this stream of another library has queued, and before what
+        it queues then."""
+        self._local.__dict__.setdefault("streams", set()).add(stream)
+
+    def followed(self) -> set[int]:
+        """The streams to follow, which are then forgotten."""
+        found: set[int] = self._local.__dict__.pop("streams", None) or set()
+        return found
+
+    def wait(self, device: int, waiting: int, other: int) -> None:
+        """Work that is queued from now on in one stream waits for what another has queued."""
+        event = _Event(self, device, other)
+        self.api.call("cuStreamWaitEvent", waiting, event.handle, 0)
+
     def _checked(self, device: int, name: str, *args: Any) -> None:
         """A call that also reports what earlier launches did wrong."""
         code = self.enter(device).functions[name](*args)

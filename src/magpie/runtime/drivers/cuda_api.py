@@ -39,6 +39,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemFree_v2": (_address,),
     "cuMemFreeHost": (_address,),
     "cuMemsetD8Async": (_address, ctypes.c_ubyte, _size, _ptr),
+    "cuPointerGetAttribute": (_P(_int), _int, _address),
     "cuMemcpyHtoD_v2": (_address, _ptr, _size),
     "cuMemcpyDtoH_v2": (_ptr, _address, _size),
     "cuMemcpyHtoDAsync_v2": (_address, _ptr, _size, _ptr),
@@ -51,6 +52,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuFuncSetAttribute": (_ptr, _int, _int),
     "cuStreamCreate": (_P(_ptr), _uint),
     "cuStreamDestroy_v2": (_ptr,),
+    "cuStreamWaitEvent": (_ptr, _ptr, _uint),
     "cuStreamSynchronize": (_ptr,),
     "cuEventCreate": (_P(_ptr), _uint),
     "cuEventRecord": (_ptr, _ptr),
@@ -63,13 +65,14 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 class Attribute:
-    """CUdevice_attribute and CUfunction_attribute numbers that are asked for (cuda.h)."""
+    """Numbers of CUdevice_attribute, CUpointer_attribute and CUfunction_attribute that are asked for (cuda.h)."""
 
     MAX_THREADS_PER_BLOCK = 1
     MULTIPROCESSOR_COUNT = 16
     COMPUTE_CAPABILITY_MAJOR = 75
     COMPUTE_CAPABILITY_MINOR = 76
     MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
+    POINTER_DEVICE_ORDINAL = 9
     FUNC_MAX_THREADS_PER_BLOCK = 0
     FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 

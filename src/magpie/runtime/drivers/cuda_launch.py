@@ -163,11 +163,16 @@ class CudaKernel:
                 mine = make()
             pack_into(mine[0], 0, *words)
             enter(device)
+            others = driver.followed()
+            for other in others:
+                driver.wait(device, stream, other)
             driver.last = kernel
             code = launch(mine[2])
             free.append(mine)
             if code:
                 raise driver.failed(code, f"launching kernel {kernel!r}")
+            for other in others:
+                driver.wait(device, other, stream)
 
         tail = tuple(extents)
         if records:

@@ -1,0 +1,127 @@
+"""Arrays of torch, CuPy, JAX, numba and others in CUDA memory, as mp arrays on the same memory: nothing is copied.
+
+What tells of them is `__cuda_array_interface__`; torch is asked itself, since the interface has no name for bfloat16. A
+launch is ordered with the library's current stream: it runs after what that has queued, and what is queued there later
+runs after it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from magpie.dtypes import Type, bf16
+from magpie.errors import LaunchTypeError, LaunchValueError
+from magpie.runtime.buffer import Buffer, ForeignMemory
+
+if TYPE_CHECKING:
+    from magpie.runtime.device import Device
+
+__all__ = ["cuda_array"]
+
+_LEGACY = (None, 0, 1)  # the ways in which the interface says: the default stream
+
+
+def cuda_array(value: Any, name: str) -> Buffer | None:
+    """The mp array on the memory of `value`; None where that is not CUDA memory, or nothing here can reach it.
+
+    Raises LaunchTypeError or LaunchValueError naming the parameter.
+    """
+    library = type(value).__module__.partition(".")[0]
+    if library == "torch":
+        if not getattr(value, "is_cuda", False):
+            return None
+        return _torch(value, name)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is None:
+        return None
+    address, read_only = interface["data"]
+    device = _device_of(address)
+    if device is None:
+        return None
+    import numpy as np
+
+    from magpie.runtime.types import type_of
+
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    if library == "jaxlib" and dtype.kind == "V" and str(value.dtype) == "bfloat16":
+        type_: Type = bf16
+    else:
+        type_ = type_of(dtype, f"argument {name!r}")
+    stream = interface.get("stream")
+    cupy = sys.modules.get("cupy")
+    if library == "cupy" and cupy is not None:
+        stream = cupy.cuda.get_current_stream().ptr
+    return _made(device, address, type_, shape, strides, bool(read_only), stream, name)
+
+
+def _torch(tensor: Any, name: str) -> Buffer | None:
+    if tensor.requires_grad:
+        raise LaunchTypeError(
+            f"argument {name!r}: the tensor requires grad, and a launch is not recorded for it",
+            diagnostic="MPG_LAUNCH_1002",
+            help=f"pass {name}.detach()",
+        )
+    if not str(tensor.layout).endswith("strided") or tensor.is_conj() or tensor.is_neg():
+        raise LaunchTypeError(
+            f"argument {name!r}: only plain strided tensors can be addressed",
+            diagnostic="MPG_LAUNCH_1002",
+            help=f"pass {name}.resolve_conj().resolve_neg(), or a dense tensor",
+        )
+    from magpie.runtime.types import as_type
+
+    kind = str(tensor.dtype).removeprefix("torch.")
+    type_ = bf16 if kind == "bfloat16" else as_type(kind)
+    size = type_.itemsize
+    device = _device(tensor.device.index)
+    if device is None:
+        return None
+    stream = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
+    strides = tuple(s * size for s in tensor.stride())
+    return _made(device, tensor.data_ptr(), type_, tuple(tensor.shape), strides, False, stream, name)
+
+
+def _made(
+    device: Device,
+    address: int,
+    type_: Type,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    read_only: bool,
+    stream: int | None,
+    name: str,
+) -> Buffer:
+    size = type_.itemsize
+    if strides is None:
+        counted = [size] * len(shape)
+        for d in range(len(shape) - 2, -1, -1):
+            counted[d] = counted[d + 1] * max(1, shape[d + 1])
+        strides = tuple(counted)
+    if address % min(size, 8) or any(s % size for s in strides):
+        raise LaunchValueError(
+            f"argument {name!r} has strides of {strides} bytes, no multiples of its {size}-byte elements",
+            diagnostic="MPG_LAUNCH_1018",
+            help="pass a contiguous copy",
+        )
+    if stream not in _LEGACY:
+        device.driver.follow(stream)  # type: ignore[attr-defined]  # only the CUDA driver's arrays come here
+    memory = ForeignMemory.of(device)
+    return Buffer(memory, type_, shape, tuple(s // size for s in strides), address, writable=not read_only)
+
+
+def _device(index: int) -> Device | None:
+    from magpie.runtime.dispatch import runtime
+
+    found = runtime().of_backend("ptx")
+    return found[index] if index < len(found) else None
+
+
+def _device_of(address: int) -> Device | None:
+    """The device whose memory an address is; an empty array has none, and the first will do."""
+    first = _device(0)
+    if first is None or not address:
+        return first
+    ordinal: int | None = first.driver.owner_of(address)  # type: ignore[attr-defined]
+    return None if ordinal is None else _device(ordinal)
