@@ -16,7 +16,7 @@ from magpie.backends.cpu.gang import Coordinates
 from magpie.backends.cpu.merging import MergingLoops
 from magpie.backends.cpu.order import in_bands
 from magpie.backends.cpu.plain import copy_with
-from magpie.backends.cpu.regions import Barrier, Exit, Item, Repeat, Run, Scalar
+from magpie.backends.cpu.regions import Barrier, Branch, Exit, Item, Repeat, Run, Scalar
 from magpie.backends.cpu.spmd import Gang
 from magpie.backends.llvm.emitter import Block
 from magpie.ir.nodes import Buffer, Node, SharedArray, walk
@@ -109,12 +109,12 @@ class Batches(MergingLoops):
         self.at.last = c.op(f"add i64 {self.at.group[0]}, {c.op(f'sub i64 {self.here}, 1')}")
         self.context_bytes = launch.times(self.all_gangs(), str(self.per_gang)) if self.per_gang else "0"
 
-    def each_group(self, body: Callable[[], None], needed: set[Node] | None = None) -> None:
-        """``body`` for every workgroup of the batch. The scaffold computes again what it has computed so far, or what
-        of it is ``needed``: it may rest on the workgroup."""
+    def each_group(self, body: Callable[[], None], needed: set[Node]) -> None:
+        """``body`` for every workgroup of the batch. Of what the scaffold has computed so far, it computes again what
+        is ``needed``: that may rest on the workgroup."""
         c, env = self.c, self.env
         ends: list[Callable[[], None]] = []
-        number = self.count("b", self.here, ends)
+        number = self.count("b", self.here, ends, rolled=True)
         block = c.at_block
         saved = self.sc, self.at, env.group
         x, y, z = self.at.group
@@ -128,7 +128,7 @@ class Batches(MergingLoops):
         self.sc = Gang(env, copy_with(self.at, x0="0"), None, self.next)
         self.sc.storage = saved[0].storage
         for node in self.scalars:
-            if node.op != "slot_set" and (needed is None or node in needed):
+            if node.op != "slot_set" and node in needed:
                 self.sc.visit(node)
         body()
         for end in ends:
@@ -145,7 +145,7 @@ class Batches(MergingLoops):
             self.c.br(self.next)
             self.c.place(self.next)
 
-        self.each_group(body)
+        self.each_group(body, _operands(items))
         self.next = after
 
     def items(self, items: list[Item]) -> None:
@@ -170,14 +170,28 @@ class Batches(MergingLoops):
             body()
 
     def run(self, run: Run) -> None:
-        if not self.lockstep:
+        if self.lockstep:
+            self.each_group(lambda: super(Batches, self).run(run), _operands([run]))
+        else:
             super().run(run)
-            return
-        needed: set[Node] = set()
-        todo = [a for n in [*walk(run.nodes), *run.again] for a in n.args]
-        while todo:
-            node = todo.pop()
-            if node not in needed:
-                needed.add(node)
-                todo.extend(node.args)
-        self.each_group(lambda: super(Batches, self).run(run), needed)
+
+
+def _operands(items: list[Item]) -> set[Node]:
+    """Everything that the nodes of ``items`` are made of."""
+    todo: list[Node] = []
+    for item in items:
+        if isinstance(item, Run):
+            todo += [a for n in [*walk(item.nodes), *item.again] for a in n.args]
+        elif isinstance(item, Repeat):
+            todo += _operands([*item.body, *item.step])
+        elif isinstance(item, Branch):
+            todo += [*item.node.args, *_operands([*item.then, *item.else_])]
+        else:
+            todo += item.node.args
+    found: set[Node] = set()
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo.extend(node.args)
+    return found

@@ -180,8 +180,11 @@ class GangLoops(Arena):
             self.close_gang(run, gang, context)
         c.br(done)
 
-    def count(self, hint: str, trips: str, ends: list[Callable[[], None]]) -> str:
-        """A loop over 0..trips (at least one trip); the body is emitted next, and ``ends`` gets what closes it."""
+    def count(self, hint: str, trips: str, ends: list[Callable[[], None]], *, rolled: bool = False) -> str:
+        """A loop over 0..trips (at least one trip); the body is emitted next, and ``ends`` gets what closes it.
+
+        ``rolled``: a trip is so long that unrolling would only cost compile time.
+        """
         if trips == "1":
             return "0"
         c = self.c
@@ -196,6 +199,8 @@ class GangLoops(Arena):
             c.do(f"{following} = add i64 {index}, 1")
             header.lines[0] = header.lines[0].replace("%LATCH", f"%{c.at_block.label}")
             c.cbr(c.op(f"icmp ult i64 {following}, {trips}"), header, exit_)
+            if rolled:
+                c.at_block.end += f", !llvm.loop {self.module.rolled()}"
             c.place(exit_)
 
         ends.append(end)

@@ -105,7 +105,7 @@ class KernelEmitter(Batches):
             self.sc.storage[slot] = self.scaffold_storage(slot, body)
         if ahead:
             self.open_batch(c.op(f"sub i64 %wg_end, {group}"))
-            self.each_group(self.clear_context)
+            self.each_group(self.clear_context, set())
             self.lockstep = True
             self.items(ahead)
             self.one_by_one(items)

@@ -237,17 +237,27 @@ class _Walks(Rewriter):
         return b.emit(node.op, *(p for p in parts if p is not None), type=node.type)
 
     def common_trips(self, found: _Counted) -> Node | None:
-        """Trips that all items of a workgroup make; the count is monotonic in the start, so the ends decide."""
+        """Trips that all items of a workgroup make: the count is monotonic in the start, so the ends decide."""
         if self.uniform(found.start):
             return self.value(found.trips)
-        b = self.out
+        stride = self.shapes.of(found.start).stride
+        plain = self.no_wrap(found)
+        ends = (False, True) if not plain or stride is None else (stride > 0,)
         counts = []
-        for last in (False, True):
+        for last in ends:
             start = self.corner(found.start, last)
             if start is None:
                 return None
-            counts.append(b.emit("trip_count", start, self.value(found.stop), self.value(found.step)))
-        return b.emit("min", *counts)
+            counts.append(self.trips(found, start, plain))
+        return counts[0] if len(counts) == 1 else self.out.emit("min", *counts)
+
+    def trips(self, found: _Counted, start: Node, plain: bool) -> Node:
+        """Trips from ``start`` on; ``plain`` if nothing can wrap and the step is positive."""
+        b, stop, step = self.out, self.value(found.stop), self.value(found.step)
+        if not plain:
+            return b.emit("trip_count", start, stop, step)
+        distance = b.emit("max", b.emit("sub", stop, start), b.const(0, index))
+        return b.emit("tdiv", b.emit("add", distance, b.emit("sub", step, b.const(1, index))), step)
 
     def even(self, found: _Counted) -> bool:
         """Whether the trips that adjacent workgroups make together are those that both ends of them make: the start is
@@ -336,10 +346,12 @@ def _loop(rw: Rewriter, node: Node) -> Node | None:
     return _with_distance(rw, node, found)
 
 
-def _with_distance(rw: Rewriter, node: Node, found: _Counted) -> Node:
+def _with_distance(rw: _Walks, node: Node, found: _Counted) -> Node:
     """``node`` with a test of distances in place of one of trips."""
     b = rw.out
-    loop, body, step = b.loop(counted=(found.slot, rw.value(found.trips)))
+    # the hint is a bound that is the same for all: a count for each lane would cost a division a lane
+    lowest = b.const(rw.known.of(found.start)[0], index)
+    loop, body, step = b.loop(counted=(found.slot, rw.trips(found, lowest, True)))
     at = found.at
     with b.into(body):
         for n in node.regions[0][:at]:
