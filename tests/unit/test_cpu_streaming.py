@@ -161,6 +161,50 @@ def test_a_partial_gang_and_overlapping_arrays_take_ordinary_stores(monkeypatch)
     assert line.tolist() == [1.0] * 256 + [2.0] * 256 + [1.0] * 744
 
 
+@mp.struct
+class Point:
+    x: mp.f32
+    y: mp.f32
+    z: mp.f32
+
+
+@mp.kernel
+def k_points(a: mp.Array[mp.f32], out: mp.Array[Point]):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        out[i].x = a[i]
+        out[i].y = a[i] + 1.0
+        out[i].z = a[i] + 2.0
+
+
+@mp.kernel
+def k_channels(a: mp.Array[mp.f32], out: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    if i < a.shape[0]:
+        for c in mp.static_range(3):
+            out[3 * i + c] = a[i] + c
+
+
+@pytest.mark.usefixtures("marked")
+@pytest.mark.parametrize("kernel", [k_points, k_channels], ids=["fields", "channels"])
+@pytest.mark.parametrize(("at", "block", "streams"), [(0, 32, True), (16, 256, True), (16, 32, False)])
+def test_elements_that_are_stored_together(monkeypatch, kernel, at, block, streams):
+    fields = kernel is k_points
+    kernel = mp.kernel(kernel.fn)  # code of its own, which shows what was streamed
+    a = placed(250, F, 0, 5)
+    a[...] = np.arange(1, 251)
+    expected = (a[:, None] + np.arange(3, dtype=F)).reshape(-1)
+    for limit, mark in (("1G", False), ("0", streams)):
+        monkeypatch.setenv("MAGPIE_CPU_STREAM", limit)
+        out = placed(750, F, at)
+        kernel[-(-250 // block), block](a, out.view([(n, F) for n in "xyz"]) if fields else out)
+        whole = 750 if not mark else 0
+        assert np.array_equal(out[:whole], expected[:whole])
+        if mark:
+            assert not out[: 3 * 240].any()
+            assert np.array_equal(out[3 * 240 :], expected[3 * 240 :])
+
+
 @pytest.mark.usefixtures("marked")
 def test_rows_of_a_transposed_tile(monkeypatch):
     monkeypatch.setenv("MAGPIE_CPU_STREAM", "0")

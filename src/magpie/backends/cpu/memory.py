@@ -566,7 +566,7 @@ class MemoryMixin(GangBase):
             plain = f"store {vt} {lanes}, ptr {a.base}, align {size}{a.suffix}"
             if self.mask is None:
                 if a.past is not None:
-                    self.env.streams.store(vt, lanes, a.base, size, a.suffix, a.past)
+                    self.env.streams.store(vt, [(lanes, a.base)], size, a.suffix, a.past)
                 else:
                     c.do(plain)
                 return

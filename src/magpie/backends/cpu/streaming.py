@@ -18,6 +18,7 @@ wait for them (`Streams.drain`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from magpie.backends.cpu import abi
@@ -39,10 +40,11 @@ _LONG_ROW = 512
 @plain
 class Past:
     """How one store goes past the cache: where no bit of ``mask`` is set in its address. ``pieces``: it may lie at a
-    multiple of 16 bytes only."""
+    multiple of 16 bytes only. ``size``: its bytes."""
 
     mask: str
     pieces: bool
+    size: int
 
 
 def find_streams(kernel: Kernel) -> dict[Node, bool]:
@@ -119,7 +121,7 @@ class Streams:
         self.metadata = ""  # of a streaming store, once there is one
 
     def past(self, node: Node, itemsize: int) -> Past | None:
-        """How a full gang's store of consecutive elements goes past the cache; None if it never does."""
+        """How a full gang's store of ``itemsize`` bytes a lane, side by side, goes past the cache; None: never."""
         if node not in self.stores:
             return None
         buffer, size = node.attrs["array"], self.width * itemsize
@@ -128,7 +130,7 @@ class Streams:
             follows = self.follows(buffer)
         if not whole and follows == "false":
             return None
-        return Past(self.mask(buffer, whole, follows), follows != "false")
+        return Past(self.mask(buffer, whole, follows), follows != "false", size)
 
     def mask(self, buffer: Buffer, whole: bool, follows: str) -> str:
         """The bits that must be zero in an address: all, if the store has to be an ordinary one."""
@@ -177,12 +179,15 @@ class Streams:
             self.large[buffer] = found
         return found
 
-    def store(self, type_: str, lanes: str, base: str, itemsize: int, suffix: str, past: Past) -> None:
-        """The store of a full gang: past the cache where the launch and the address allow it."""
+    def store(self, type_: str, vectors: list[tuple[str, str]], itemsize: int, suffix: str, past: Past) -> None:
+        """Stores of a full gang that follow each other: past the cache where the launch and their address allow it.
+
+        ``vectors`` are (value, pointer); together they make whole lines, or the next gang goes on where they end.
+        """
         c = self.code
         if not self.metadata:
             self.metadata = c.module.node("!{i32 1}")
-        at = c.op(f"ptrtoint ptr {base} to i64")
+        at = c.op(f"ptrtoint ptr {vectors[0][1]} to i64")
         fits = c.op(f"icmp eq i64 {c.op(f'and i64 {at}, {past.mask}')}, 0")
         around, through, join = c.block("past"), c.block("through"), c.block("stored")
         c.cbr(fits, around, through)
@@ -193,13 +198,16 @@ class Streams:
             low = c.op(f"and i64 {at}, {_LINE - 1}")
             c.cbr(c.op(f"icmp eq i64 {low}, 0"), line, pieces)
             ways = [(_LINE, line), (_PIECE, pieces)]
-        for alignment, block in ways:
+        for first, block in ways:
             if block is not around:
                 c.place(block)
-            c.do(f"store {type_} {lanes}, ptr {base}, align {alignment}{suffix}, !nontemporal {self.metadata}")
+            for number, (value, pointer) in enumerate(vectors):
+                alignment = math.gcd(first, number * past.size // len(vectors))
+                c.do(f"store {type_} {value}, ptr {pointer}, align {alignment}{suffix}, !nontemporal {self.metadata}")
             c.br(join)
         c.place(through)
-        c.do(f"store {type_} {lanes}, ptr {base}, align {itemsize}{suffix}")
+        for value, pointer in vectors:
+            c.do(f"store {type_} {value}, ptr {pointer}, align {itemsize}{suffix}")
         c.br(join)
         c.place(join)
 

@@ -189,8 +189,12 @@ class StridedMixin(ScatterMixin):
         found.lanes[offset] = self.vector.to_memory(value, a.t)
         if len(found.lanes) == window.size:
             vectors = [found.lanes[k] for k in range(window.size)]
-            put = self.store_block if window.block else self.store_rows
-            put(self.moved(a, window.start), vectors, memory_element(a.t))
+            a = self.moved(a, window.start)
+            if window.block:
+                a.past = self.env.streams.past(found.first, size * window.size)
+                self.store_block(a, vectors, memory_element(a.t))
+            else:
+                self.store_rows(a, vectors, memory_element(a.t))
 
     def wait(self, group: Group, node: Node) -> Waiting | None:
         """Decide at the first store of a window whether its stores wait for the last of them."""
@@ -223,8 +227,13 @@ class StridedMixin(ScatterMixin):
             vectors = [self.reversed(elem, v) for v in vectors]
             base = c.op(f"getelementptr i8, ptr {base}, i64 {int(a.stride) * (w - 1)}")
         parts = [[self.shuffle(elem, w, v, "poison", range(k, k + lanes)) for k in range(0, w, lanes)] for v in vectors]
-        for k, vector in enumerate(self.interleave(elem, lanes, parts)):
-            p = c.op(f"getelementptr i8, ptr {base}, i64 {k * lanes * size}")
+        vectors = self.interleave(elem, lanes, parts)
+        pointers = [c.op(f"getelementptr i8, ptr {base}, i64 {k * lanes * size}") for k in range(len(vectors))]
+        stores = list(zip(vectors, pointers, strict=True))
+        if a.past is not None:
+            self.env.streams.store(f"<{lanes} x {elem}>", stores, size, a.suffix, a.past)
+            return
+        for vector, p in stores:
             c.do(f"store <{lanes} x {elem}> {vector}, ptr {p}, align {size}{a.suffix}")
 
     def interleave(self, elem: str, lanes: int, lists: list[list[str]]) -> list[str]:
