@@ -121,6 +121,8 @@ def partners(program: Program, others: list[Target]) -> list[Target]:
         gangs = [t for t in gang_targets() if t.device == target.device]
         if program.subgroups:
             chosen += [t for t in gangs if ("gang", REFERENCE_SUBGROUP) in t.options]
+            if mp.device(target.device).subgroup_size == REFERENCE_SUBGROUP:
+                chosen.append(target)
         elif gangs:
             widths = [target, *gangs]
             chosen.append(widths[digest[0] % len(widths)])

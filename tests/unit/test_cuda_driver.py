@@ -102,12 +102,37 @@ def test_a_launch_on_host_arrays_copies_runs_and_copies_back(cuda):
         "cuLaunchKernel",
         "cuCtxSynchronize",
         "cuMemcpyDtoH_v2",
-        "cuMemFree_v2",
-        "cuMemFree_v2",
     ]
     # for the device's architecture, and with no stream, no dynamic shared memory and no `extra`
     assert calls[0] == "cuModuleLoadDataEx .target sm_90"
     assert calls[6] == "cuLaunchKernel magpie_saxpy grid 4,1,1 block 256,1,1 shared 0 stream (nil) extra (nil)"
+
+
+def test_memory_of_copies_is_used_again(cuda):
+    saxpy = make_saxpy()
+    for n in (1000, 600, 1024):  # all of them take 4 KiB
+        x, y = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+        saxpy[4, 256](1.0, x, y)
+        assert np.array_equal(x, y)
+    assert cuda.calls().count("cuMemAlloc_v2 4096") == 2 and "cuMemFree_v2" not in cuda.names()
+    x, y = np.zeros(1 << 22, np.float32), np.zeros(1 << 22, np.float32)
+    cuda.clear()
+    for _ in range(3):
+        saxpy[1, 256](1.0, x, np.zeros_like(y))
+    # 16 MiB each: kept as well
+    assert cuda.names().count("cuMemAlloc_v2") == 2
+
+
+def test_views_with_gaps_are_read_and_written(cuda):
+    a = mp.asarray(np.arange(24, dtype=np.float32).reshape(4, 6), device="cuda")
+    want = np.arange(24, dtype=np.float32).reshape(4, 6)
+    assert np.array_equal(a[1:, ::2].to_numpy(), want[1:, ::2])
+    assert np.array_equal(a[::-1, 1].to_numpy(), want[::-1, 1])
+    a[::2, 1::3] = 7
+    a[3, ::-2] = np.arange(3)
+    want[::2, 1::3] = 7
+    want[3, ::-2] = np.arange(3)
+    assert np.array_equal(a.to_numpy(), want)
 
 
 def test_a_second_launch_on_device_arrays_is_one_call(cuda):

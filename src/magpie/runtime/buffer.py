@@ -234,10 +234,21 @@ class Buffer:
         if device.driver.host_memory:
             return np.array(self._view())
         if not self.contiguous:
-            raise device.driver.unsupported("reading a view with gaps: read the whole array and slice the copy")
+            return self._spanned()[1].copy()
         result = np.empty(self.shape, numpy_type(self.dtype))
         device.driver.copy_out(device.index, result.ctypes.data, self._words[0], self.nbytes)
         return result
+
+    def _spanned(self) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
+        """A host copy of all bytes from the view's first to its last, gaps included, and the view on that copy."""
+        import numpy as np
+
+        low, high = self._span()
+        device = self._memory.device
+        span = np.empty(high - low, np.uint8)
+        device.driver.copy_out(device.index, span.ctypes.data, low, span.nbytes)
+        strides = tuple(s * self.itemsize for s in self.strides)
+        return span, np.ndarray(self.shape, numpy_type(self.dtype), span.data, self._words[0] - low, strides)
 
     def _ready(self) -> Device:
         if self._memory.allocation is None:
@@ -305,7 +316,11 @@ class Buffer:
             target._view()[...] = value
             return
         if not target.contiguous:
-            raise device.driver.unsupported("assigning to a view with gaps: assign to the whole array")
+            # What lies in the gaps is written back as it was: nothing else of this device runs meanwhile.
+            span, view = target._spanned()
+            view[...] = value
+            device.driver.copy_in(device.index, target._span()[0], span.ctypes.data, span.nbytes)
+            return
         import numpy as np
 
         data = np.ascontiguousarray(np.broadcast_to(np.asarray(value, numpy_type(self.dtype)), target.shape))

@@ -134,6 +134,14 @@ class Driver(ABC):
     def free(self, device: int, allocation: Allocation) -> None:
         """Give memory back. Never raises: it runs in finalizers."""
 
+    def borrow(self, device: int, nbytes: int) -> Allocation:
+        """Memory for the copy of a host array during one launch: `copy_in` writes it first."""
+        return self.alloc(device, nbytes)
+
+    def give_back(self, device: int, allocation: Allocation) -> None:
+        """Give borrowed memory back; the launch may still read it."""
+        self.free(device, allocation)
+
     @abstractmethod
     def copy_in(self, device: int, address: int, host: int, nbytes: int) -> None:
         """Host memory to device memory, complete on return."""

@@ -113,7 +113,7 @@ class _Stage:
             return _words(allocation.address, array.shape)
         data = np.ascontiguousarray(array)
         driver, index = self.device.driver, self.device.index
-        allocation = driver.alloc(index, max(1, data.nbytes))
+        allocation = driver.borrow(index, max(1, data.nbytes))
         self.copies.append((array, data, allocation, name, written))
         driver.copy_in(index, allocation.address, data.ctypes.data, data.nbytes)
         return _words(allocation.address, array.shape)
@@ -136,7 +136,7 @@ class _Stage:
     def free(self) -> None:
         """Give the copies' memory back."""
         for _, _, allocation, _, _ in self.copies:
-            self.device.driver.free(self.device.index, allocation)
+            self.device.driver.give_back(self.device.index, allocation)
 
 
 def _words(address: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -23,6 +23,10 @@ from magpie.runtime.drivers.cuda_api import Api, Attribute, open_library
 __all__ = ["CudaDriver"]
 
 _MANAGED_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
+# Borrowed memory: the smallest piece, and how many bytes of each size are kept.
+_SMALLEST = 4096
+_KEPT = 64 << 20
+
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
 
@@ -39,6 +43,7 @@ class CudaDriver(Driver):
         self._contexts: dict[int, int] = {}
         self._local = threading.local()
         self._count = 0
+        self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
         #: This process is a fork of one that used CUDA, whose state the library does not let a child have.
         self.forked = False
         #: The kernel launched last: an error that comes later is most often its own.
@@ -167,6 +172,22 @@ class CudaDriver(Driver):
             self.enter(device).functions[allocation.owner](allocation.address)
         except (GpuError, TypeError, AttributeError):  # a finalizer: the context is lost, or the interpreter ends
             return
+
+    def borrow(self, device: int, nbytes: int) -> Allocation:
+        """Memory from the pool: the library's own allocation and release take longer than a small launch."""
+        size = 1 << (max(_SMALLEST, nbytes) - 1).bit_length()
+        try:
+            return self._pool[device, size].pop()
+        except (KeyError, IndexError):
+            return self.alloc(device, size)
+
+    def give_back(self, device: int, allocation: Allocation) -> None:
+        """To the pool. A launch that still reads it is no danger: `copy_in` waits for it, and comes first."""
+        kept = self._pool.setdefault((device, allocation.nbytes), [])
+        if len(kept) * allocation.nbytes < _KEPT:
+            kept.append(allocation)
+        else:
+            self.free(device, allocation)
 
     def copy_in(self, device: int, address: int, host: int, nbytes: int) -> None:
         if nbytes:
