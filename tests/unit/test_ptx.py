@@ -329,3 +329,22 @@ def test_a_forked_child_has_a_worker_of_its_own():
 def test_the_same_kernel_gives_the_same_bytes():
     assert ptx(k_branch_sum, F) == ptx(k_branch_sum, F)
     assert arch("").name == "sm_70"
+
+
+@mp.kernel(workgroup=32, fastmath=True)
+def k_dot(x, y):
+    a = mp.shared(32, mp.f32)
+    i = mp.thread_id(0)
+    a[i] = x[i]
+    mp.barrier()
+    s = 0.0
+    for k in range(16):
+        s += a[k] * y[k]
+    y[i] = s
+
+
+def test_short_loops_become_straight_code_with_wide_reads():
+    text = ptx(k_dot, F, F)
+    # the first product is added to zero
+    assert text.count("ld.shared.v4") == 4 and text.count("fma.rn.f32") == 15
+    assert "bra" not in text

@@ -12,16 +12,31 @@ from abc import ABC, abstractmethod
 from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Block, Code, Module, constant, element, leaf_offset, memory_element
 from magpie.dtypes import DType, index
-from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Slot
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Slot, walk
 
 __all__ = ["Simt"]
 
 _RMW = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 _FLOAT_RMW = {"add": "fadd", "sub": "fsub", "exchange": "xchg"}
 
+# A loop of constant trips becomes straight code of up to this many nodes, less where only a part of it is unrolled.
+_UNROLLED = 512
+
+_FREE = frozenset(["const", "slot_get", "slot_set", "cast", "break_if"])
+
 # Local arrays up to this many bytes start as one store of zeros, which LLVM can promote to registers; it takes minutes
 # for one of megabytes.
 _INLINE_ZEROS = 1024
+
+
+def _constant_trips(loop: Node) -> int | None:
+    """How often a counted loop runs, where that is known."""
+    counted = loop.attrs.get("counted")
+    if counted is None or counted[1].op != "const":
+        return None
+    trips: int = counted[1].attrs["value"]
+    return trips
+
 
 _ZERO = """define internal void @zero.local(ptr %p, i64 %size) nounwind noinline {
 entry:
@@ -196,9 +211,37 @@ class Simt(ABC):
         c.br(tail)
         c.place(tail)
         self.region(step)
-        c.br(header)
+        self.repeat(node, header)
         self.loops.pop()
         c.place(exit_)
+
+    def repeat(self, node: Node, header: Block) -> None:
+        """The edge from the end of a loop's trip to the next one."""
+        if not self.c.open:
+            return
+        hint = self.unrolling(node)
+        mark = ""
+        if hint:
+            module = self.c.module
+            mark = ", !llvm.loop " + module.node(f"distinct !{{{{self}}, {module.node(f'!{{{hint}}}')}}}")
+        self.c.at_block.end = f"  br label %{header.label}{mark}"
+
+    def unrolling(self, node: Node) -> str:
+        """How far LLVM should unroll a loop, as metadata; empty where it shall decide.
+
+        Its own limit counts instructions before they are combined, of which an address has many; the trips here do not
+        depend on it. What is unrolled reads neighbours at constant distances, which become wide accesses.
+        """
+        trips = _constant_trips(node)
+        if trips is None or trips < 2 or any(inner.op == "loop" for r in node.regions for inner in walk(r)):
+            return ""
+        size = sum(1 for r in node.regions for n in walk(r) if n.op not in _FREE)
+        if trips * size <= _UNROLLED:
+            return '!"llvm.loop.unroll.full"'
+        count = 1
+        while 2 * count * size <= _UNROLLED // 2 and trips % (2 * count) == 0 and count < 16:
+            count *= 2
+        return f'!"llvm.loop.unroll.count", i32 {count}' if count > 1 else ""
 
     def break_(self, node: Node) -> None:
         self.c.br(self.loops[-1][1])

@@ -239,7 +239,7 @@ class MaskedSimt(ReportingSimt):
         c.br(tail)
         c.place(tail)
         self.region(step)
-        c.br(header)
+        self.repeat(node, header)
         self.loops.pop()
         c.place(exit_)
 
@@ -284,6 +284,6 @@ class MaskedSimt(ReportingSimt):
         self.region(step)
         if c.open:
             c.do(f"store i32 {self.mask}, ptr{self.stack} {trip}")
-        c.br(header)
+        self.repeat(node, header)
         self.loops.pop()
         c.place(exit_)
