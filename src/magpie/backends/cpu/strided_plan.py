@@ -13,6 +13,10 @@ __all__ = ["Window", "choose_loads", "choose_stores"]
 
 # Lanes further apart than this many elements share no registers.
 _MOST = 8
+# Instructions that take every other element of two vectors, and that put two together so: a shuffle within 128 bits and
+# one that crosses them. Permutations are two instructions on many processors, exchanges of halves are one.
+_APART = 3
+_TOGETHER = 2
 
 
 @plain
@@ -39,7 +43,7 @@ def choose_loads(offsets: Collection[int], stride: int | None, lanes: int, row: 
     found: list[tuple[float, Window]] = []
     if stride is not None and 2 <= abs(stride) <= _MOST:
         start, used = _window(offsets, abs(stride))
-        cost = abs(stride) + len(used) * _deinterleave(abs(stride))
+        cost = abs(stride) + len(used) * _shuffles(abs(stride), _APART)
         found.append((cost, Window(True, start, used[-1] + 1, abs(stride), used)))
     start, used = _chunk(offsets, row)
     extent = used[-1] + 1
@@ -56,7 +60,7 @@ def choose_stores(offsets: Collection[int], stride: int | None, lanes: int, row:
     if stride is not None and 2 <= abs(stride) <= _MOST:
         start, used = _window(offsets, abs(stride))
         if len(used) == abs(stride):
-            cost = len(used) * (1 + _deinterleave(len(used)))
+            cost = len(used) * (1 + _shuffles(len(used), _TOGETHER))
             found.append((cost, Window(True, start, len(used), len(used), used)))
     start, used = _chunk(offsets, row)
     if len(used) == row and row > 1 and (stride is None or abs(stride) >= row):
@@ -69,12 +73,12 @@ def _log2(n: int) -> int:
     return n.bit_length() - 1
 
 
-def _deinterleave(n: int) -> float:
-    """Shuffles that one of ``n`` interleaved vectors takes: blends and a permutation for each odd factor, and two
-    shuffles that cross 128 bits for each factor of two."""
+def _shuffles(n: int, by_two: int) -> float:
+    """Shuffles that one of ``n`` interleaved vectors takes: blends and a permutation for an odd factor, and ``by_two``
+    for each factor of two."""
     twos = n & -n
     odd = n // twos
-    return twos * ((odd - 1) * 0.5 + (odd > 1)) + (twos - 1) * 2
+    return twos * ((odd - 1) * 0.5 + (odd > 1)) + (twos - 1) * by_two
 
 
 def _window(offsets: Collection[int], size: int) -> tuple[int, tuple[int, ...]]:
