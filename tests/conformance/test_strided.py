@@ -312,6 +312,27 @@ def test_images(t):
 
 
 @mp.kernel
+def k_turn(x, out):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        re, im = x[i, 0], x[i, 1]
+        out[i, 1] = re
+        out[i, 0] = -im
+
+
+@case(dtypes=(mp.i8, mp.i16, mp.f32, mp.f64), gangs=True)
+def test_pairs_in_rows_of_any_length(t):
+    runs = []
+    for m in (2, 3, 5):
+        x = o.plain(t, m * N).reshape(N, m)
+        out = values(t, m * N, 5).reshape(N, m)
+        want = out.copy()
+        want[:, 0], want[:, 1] = -x[:, 1], x[:, 0]
+        runs.append(Run(k_turn, (x, out), {1: want}, grid=4))
+    return runs
+
+
+@mp.kernel
 def k_rows_by_index(x, index, out):
     i = mp.global_id(0)
     if i < index.shape[0]:

@@ -17,7 +17,7 @@ import magpie as mp
 from magpie.backends.base import Options
 from magpie.backends.cpu.lane_shapes import forward_slots
 from magpie.backends.cpu.pipeline import llvm_text
-from magpie.backends.cpu.strided_plan import Window, choose_loads, choose_stores
+from magpie.backends.cpu.strided_plan import Window, choose_loads, choose_stores, guessed
 from magpie.backends.interp.engine import Program
 from magpie.backends.llvm import codegen
 from magpie.dtypes import DType, f32, i32, index, u8
@@ -76,6 +76,12 @@ def test_chosen_loads(
 )
 def test_chosen_stores(offsets: set[int], stride: int | None, expected: tuple[object, ...] | None) -> None:
     assert shown(choose_stores(offsets, stride, 8, 4)) == expected
+
+
+def test_a_block_is_guessed_where_the_launch_knows_the_distance() -> None:
+    assert shown(guessed({-1, 0, 1, 5}, 4)) == (True, -1, 3, 3, (0, 1, 2))
+    assert guessed({0, 2}, 4) is None
+    assert guessed({0, 1, 2, 3}, 4) is None, "rows do as well at any distance"
 
 
 # --- text --------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from magpie.backends.cpu.access_groups import Group
 from magpie.backends.cpu.memory import Address
 from magpie.backends.cpu.plain import copy_with, plain
 from magpie.backends.cpu.scatters import ScatterMixin
-from magpie.backends.cpu.strided_plan import Window, choose_loads, choose_stores
+from magpie.backends.cpu.strided_plan import Window, choose_loads, choose_stores, guessed
 from magpie.backends.cpu.values import Value
-from magpie.backends.llvm.emitter import memory_element
+from magpie.backends.llvm.emitter import Block, memory_element
 from magpie.ir.nodes import Node
 
 __all__ = ["StridedMixin", "Waiting"]
@@ -49,11 +49,11 @@ class StridedMixin(ScatterMixin):
             return self.load_at(node, a)
         members = _after(group, node, size)
         window = choose_loads(set(members.values()), self.lane_stride(a), self.register_lanes(size), self.row(size))
+        window = window or self.guess(a, members)
         if window is None:
             return self.load_from(a)
         elem = memory_element(a.t)
-        start = self.moved(a, window.start)
-        loaded = self.load_block(start, window, elem) if window.block else self.load_rows(start, window, elem)
+        loaded = self.load_window(self.moved(a, window.start), window, elem)
         values: dict[int, Value] = {}
         for member, offset in members.items():
             at = offset - window.start
@@ -63,6 +63,39 @@ class StridedMixin(ScatterMixin):
                 values[at] = self.vec(self.vector.from_memory(loaded[at], a.t), self.register(a.t))
             self.ready[member] = values[at]
         return self.ready.pop(node)
+
+    def guess(self, a: Address, members: dict[Node, int]) -> Window | None:
+        """What may turn out to be a block when the launch says how far lanes are apart."""
+        if a.kind != 1 or isinstance(a.stride, int) or self.env.large:
+            return None
+        return guessed(set(members.values()), self.row(a.t.itemsize))
+
+    def if_guessed_right(self, a: Address, window: Window) -> tuple[Address, Block, Block, Block]:
+        """Branch on the distance of lanes: the address as a block's, and the blocks for right, wrong and afterwards."""
+        c, stride = self.c, window.size * a.t.itemsize
+        right, wrong, join = c.block("block"), c.block("apart"), c.block("join")
+        c.cbr(c.op(f"icmp eq i64 {a.stride}, {stride}"), right, wrong)
+        return copy_with(a, stride=stride), right, wrong, join
+
+    def load_window(self, a: Address, window: Window, elem: str) -> list[str] | dict[int, str]:
+        """The vectors of a window that starts at ``a``, by offset."""
+        if not window.guess:
+            return self.load_block(a, window, elem) if window.block else self.load_rows(a, window, elem)
+        c = self.c
+        block, right, wrong, join = self.if_guessed_right(a, window)
+        c.place(right)
+        together = self.load_block(block, window, elem)
+        right = c.at_block
+        c.br(join)
+        c.place(wrong)
+        alone = {k: self.load_vector(self.moved(a, k), elem) for k in window.used}
+        wrong = c.at_block
+        c.br(join)
+        c.place(join)
+        vt = f"<{self.w} x {elem}>"
+        return {
+            k: c.op(f"phi {vt} [ {together[k]}, %{right.label} ], [ {alone[k]}, %{wrong.label} ]") for k in window.used
+        }
 
     def lane_stride(self, a: Address) -> int | None:
         """How many elements lanes are apart, if that is known."""
@@ -192,9 +225,7 @@ class StridedMixin(ScatterMixin):
             a = self.moved(a, window.start)
             if window.block:
                 a.past = self.env.streams.past(found.first, size * window.size)
-                self.store_block(a, vectors, memory_element(a.t))
-            else:
-                self.store_rows(a, vectors, memory_element(a.t))
+            self.store_window(a, window, vectors, memory_element(a.t))
 
     def wait(self, group: Group, node: Node) -> Waiting | None:
         """Decide at the first store of a window whether its stores wait for the last of them."""
@@ -204,6 +235,7 @@ class StridedMixin(ScatterMixin):
             return None
         members = _after(group, node, size)
         window = choose_stores(set(members.values()), self.lane_stride(a), self.register_lanes(size), self.row(size))
+        window = window or self.guess(a, members)
         if window is None:
             return None
         state = Waiting(window, a, node, {})
@@ -211,6 +243,21 @@ class StridedMixin(ScatterMixin):
             if offset - window.start in window.used and member is not node:
                 self.waiting[member] = state
         return state
+
+    def store_window(self, a: Address, window: Window, vectors: list[str], elem: str) -> None:
+        if not window.guess:
+            (self.store_block if window.block else self.store_rows)(a, vectors, elem)
+            return
+        c = self.c
+        block, right, wrong, join = self.if_guessed_right(a, window)
+        c.place(right)
+        self.store_block(block, vectors, elem)
+        c.br(join)
+        c.place(wrong)
+        for k, vector in enumerate(vectors):
+            self.store_lanes(self.moved(a, k), vector)
+        c.br(join)
+        c.place(join)
 
     def store_rows(self, a: Address, vectors: list[str], elem: str) -> None:
         c, n, size = self.c, len(vectors), a.t.itemsize

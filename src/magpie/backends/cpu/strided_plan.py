@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from magpie.backends.cpu.plain import plain
 
-__all__ = ["Window", "choose_loads", "choose_stores"]
+__all__ = ["Window", "choose_loads", "choose_stores", "guessed"]
 
 # Lanes further apart than this many elements share no registers.
 _MOST = 8
@@ -32,6 +32,7 @@ class Window:
     extent: int
     size: int
     used: tuple[int, ...]  # which elements, from the start
+    guess: bool = False  # lanes are ``size`` apart only if a test at run time says so
 
 
 def choose_loads(offsets: Collection[int], stride: int | None, lanes: int, row: int) -> Window | None:
@@ -71,6 +72,20 @@ def choose_stores(offsets: Collection[int], stride: int | None, lanes: int, row:
 
 def _log2(n: int) -> int:
     return n.bit_length() - 1
+
+
+def guessed(offsets: Collection[int], row: int) -> Window | None:
+    """A block for lanes whose distance only the launch knows, if ``offsets`` leave no gap around 0: the channels of
+    ``image[y, x, c]`` are likely to be all there are. None where rows do as well."""
+    low = high = 0
+    while low - 1 in offsets:
+        low -= 1
+    while high + 1 in offsets:
+        high += 1
+    size = high - low + 1
+    if size < 2 or size > _MOST or size % row == 0:
+        return None
+    return Window(True, low, size, size, tuple(range(size)), True)
 
 
 def _shuffles(n: int, by_two: int) -> float:
