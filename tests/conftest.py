@@ -14,6 +14,10 @@ _KEPT = ("MAGPIE_TEST_ALL", "MAGPIE_TEST_SEED", "MAGPIE_DEBUG", "MAGPIE_DUMP", "
 for _name in [n for n in os.environ if n.startswith("MAGPIE_") and n not in _KEPT]:
     del os.environ[_name]
 
+# Workers of pytest-xdist share the cores, and a thread of libgomp that waits would take one of them from the others.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # A shell starts background jobs with Ctrl-C ignored, and processes inherit that: the tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

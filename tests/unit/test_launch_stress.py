@@ -87,6 +87,29 @@ def test_a_kernel_of_its_own_for_each_thread(fanned, monkeypatch):
     at_once(work)
 
 
+def test_types_sizes_and_options_of_one_kernel(fanned, monkeypatch):
+    monkeypatch.setenv("MAGPIE_CACHE", "0")
+
+    @mp.kernel
+    def double(x):
+        i = mp.global_id(0)
+        if i < x.shape[0]:
+            x[i] += x[i]
+
+    def work(k):
+        dtype = (np.float32, np.int32, np.float64, np.int16)[k % 4]
+        for turn in range(12):  # more workgroup sizes than are compiled for
+            x = np.arange(200).astype(dtype)
+            block = 8 * (turn + 1)
+            double.launch(grid=mp.cdiv(200, block), block=block, args=(x,), gang=(8, 16)[k // 4])
+            assert np.array_equal(x, 2 * np.arange(200))
+
+    at_once(work)
+    keys = [(v.args, v.workgroup, v.options) for v in double.variants()]
+    assert len(keys) == len(set(keys)), "nothing was compiled twice"
+    assert all(sum(a == v.args and o == v.options for a, _, o in keys) <= 9 for v in double.variants())
+
+
 @mp.kernel
 def reversed_sums(x: mp.Array[mp.i32, 1], out: mp.Array[mp.i32, 1], n: mp.i32):
     fixed = mp.shared(64, mp.i32)
