@@ -14,7 +14,7 @@ import sys
 __all__ = ["available_bytes", "cache_bytes", "total_bytes"]
 
 _CGROUP = "/sys/fs/cgroup/"
-_CACHE = "/sys/devices/system/cpu/cpu0/cache/index"
+_CACHE = "/sys/devices/system/cpu/cpu0/cache"
 
 # The most that counts of a shared cache; also where the system does not tell its size.
 _SHARED = 32 << 20
@@ -50,23 +50,26 @@ def cache_bytes(threads: int) -> int:
 def _caches() -> tuple[int, int, int]:
     """Bytes of the first CPU's last-level cache, how many CPUs share it, bytes of its largest cache of its own.
 
-    From Linux's ABI/stable/sysfs-devices-system-cpu.
+    From Linux's ABI/stable/sysfs-devices-system-cpu, whose indices rise with the level. A first launch waits for this.
     """
-    last, sharing, own, index = 0, 1, 0, 0
+    last, sharing, own = 0, 1, 0
     try:
-        while os.path.exists(f"{_CACHE}{index}"):
-            with open(f"{_CACHE}{index}/size", encoding="ascii") as file:
-                size = int(file.read().strip().removesuffix("K")) << 10
-            with open(f"{_CACHE}{index}/shared_cpu_list", encoding="ascii") as file:
-                cpus = _count(file.read())
-            if size > last:
+        for index in sorted((n for n in os.listdir(_CACHE) if n.startswith("index")), reverse=True):
+            size = int(_cache_word(index, "size").removesuffix("K")) << 10
+            cpus = _count(_cache_word(index, "shared_cpu_list"))
+            if not last:
                 last, sharing = size, cpus
             if cpus == 1:
-                own = max(own, size)
-            index += 1
+                own = size
+                break
     except (OSError, ValueError):
         pass
     return (last, sharing, own) if last else (_SHARED, 1 << 16, 0)
+
+
+def _cache_word(index: str, name: str) -> str:
+    with open(f"{_CACHE}/{index}/{name}", "rb", buffering=0) as file:
+        return file.read(4096).decode("ascii").strip()
 
 
 def _count(text: str) -> int:

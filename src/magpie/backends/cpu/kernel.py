@@ -142,6 +142,7 @@ class KernelEmitter(Batches):
                 "dynamic": [(s.type.itemsize, s.rank) for s in self.kernel.shared if s.dynamic],
             },
             "abreast": self.together != "false",
+            "streams": self.launch.reads(abi.STREAM_WORD),
             "records": bool(self.env.sites),
             "polls": self.env.leave is not None,
             "effort": effort(self.kernel, self.env.ranges),

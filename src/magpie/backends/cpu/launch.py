@@ -49,6 +49,10 @@ class Launch:
         """A word after the arguments."""
         return self.load(self.layout.size + 8 * word)
 
+    def reads(self, word: int) -> bool:
+        """Whether the code so far looks at a word after the arguments."""
+        return (self.layout.size + 8 * word, "i64") in self.words
+
     def uniform(self, text: str) -> Value:
         return Value(0, text, "i64", self.code.entry if text.startswith("%") else None)
 

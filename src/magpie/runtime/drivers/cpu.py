@@ -190,8 +190,10 @@ class _Loaded:
             "parallel": threads.openmp_parallel() if count > 1 else 0,
             "stride": stride,
         }
-        stream = knobs.cpu_stream()
-        past = hostmem.cache_bytes(count) if stream is None else min(stream, sys.maxsize)
+        past = 0
+        if self._info["streams"]:
+            stream = knobs.cpu_stream()
+            past = hostmem.cache_bytes(count) if stream is None else min(stream, sys.maxsize)
         words = struct.pack(f"<{8 + len(extents)}q", *grid, *block, past, min(items, sys.maxsize), *extents)
         size = abi.launch_block_size(self.layout, self._info)
         tail = self.layout.size
