@@ -140,7 +140,7 @@ def k_kinds(x, idx, tables, T: mp.constexpr):
         tables[5, k] = odd[k]
 
 
-@case(dtypes=(mp.i32, mp.u32, mp.i64, mp.u64), gangs=True, blocks=(64, 100))
+@case(dtypes=o.INTS, gangs=True, blocks=(64, 100))
 def test_every_kind(t, block):
     x = o.values(t, 301)
     idx = np.random.default_rng(1).integers(0, 9, 301).astype(np.int32)
