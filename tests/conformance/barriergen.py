@@ -318,12 +318,13 @@ class BarrierGenerator:
 
     def broadcast(self, scope: _Scope) -> None:
         """A uniform value from shared memory, which then steers control flow."""
-        a = self.pick(self.arrays[:-1])
+        a = self.pick(self.arrays)
         if not self.may(a.name, "cross_read", True):
             return
         name = self.pick(scope.uniform)
         u = self.pick([*scope.uniform, "n0"])
-        place = f"{a.name}[({u}) % n]" if a.flat else f"{a.name}[0, 0, ({u}) % nx]"
+        base = "g * n + " if a.name == "scratch" else ""
+        place = f"{a.name}[{base}({u}) % n]" if a.flat else f"{a.name}[0, 0, ({u}) % nx]"
         self.emit(f"{name} = mp.i32({place}) % {BOUND}", f"{name} = int({place}) % {BOUND}")
 
     def count_up(self, scope: _Scope, uniform: bool) -> None:
@@ -455,7 +456,7 @@ class BarrierGenerator:
     def uniform_loop(self, scope: _Scope) -> None:
         if self.chance(65):
             k = self.name("k")
-            self.emit(f"for {k} in range({self.pick(('2', '3', 'n0', 'n1 + 1', '1, 4', '4, 0, -2'))}):")
+            self.emit(f"for {k} in range({self.pick(('2', '3', 'n0', 'n1 + 1', '1, 4', '4, 0, -2', f'{self.pick(scope.uniform)} % 4'))}):")
         else:
             k = self.name("k")
             self.emit(f"{k} = 0")
