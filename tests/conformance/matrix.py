@@ -7,8 +7,8 @@
 
 gives one test a backend and gang; each goes through `plan`. The default plan is an orthogonal array: every pair of a
 size, a count, a gang and a thread count occurs, and every size at every gang, so each gang meets a partial last gang, a
-workgroup of one lane and 1024 work-items. One launch a gang runs code for that workgroup size alone, the others code for
-any size. MAGPIE_TEST_ALL=1 runs the whole product, with both kinds of code.
+workgroup of one lane and 1024 work-items. One launch of every other gang runs code for that workgroup size alone, the
+others code for any size. MAGPIE_TEST_ALL=1 runs the whole product, with both kinds of code.
 """
 
 from __future__ import annotations
@@ -52,16 +52,14 @@ def plan(
 ) -> list[Launch]:
     """The launches of one kernel at one gang (None: a backend that has no gangs) and some of `SIZES`.
 
-    ``turn`` shifts which of them take code for one size; over the gangs it is every other size.
+    ``turn`` shifts which of them take code for one size: one each at every other gang.
     """
     extra = [(block, grid, threads, False) for block, grid in also for threads in THREADS]
     if full:
         return [*itertools.product(sizes, COUNTS, THREADS, (False, True)), *extra]
     g = GANGS.index(gang) if gang in GANGS else 0
-    rows = [
-        (size, COUNTS[(s + g) % 4], THREADS[(g // 2 + s // 4) % 2], s == (2 * g + turn) % 8)
-        for s, size in enumerate(SIZES)
-    ]
+    alone = (2 * g + turn + turn // 8) % 8 if (g + turn) % 2 == 0 else None
+    rows = [(size, COUNTS[(s + g) % 4], THREADS[(g // 2 + s // 4) % 2], s == alone) for s, size in enumerate(SIZES)]
     return [*(row for row in rows if row[0] in sizes), *extra]
 
 

@@ -15,10 +15,10 @@ def test_the_default_plan_has_every_pair_of_levels():
     assert len(rows) == len(SIZES) * len(GANGS)
 
 
-def test_every_size_gets_code_of_its_own_in_some_turn():
-    for turn in range(2):
-        alone = [row[0] for gang in GANGS for row in plan(gang, False, turn=turn) if row[3]]
-        assert sorted(alone) == list(SIZES[turn::2])
+def test_every_size_gets_code_of_its_own_at_every_gang_in_some_turn():
+    alone = {(gang, row[0]) for turn in range(64) for gang in GANGS for row in plan(gang, False, turn=turn) if row[3]}
+    assert alone == set(itertools.product(GANGS, SIZES))
+    assert sum(row[3] for gang in GANGS for row in plan(gang, False, turn=5)) == 2
 
 
 def test_the_full_plan_is_the_whole_product():
