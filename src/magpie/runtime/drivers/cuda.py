@@ -30,6 +30,13 @@ _KEPT = 64 << 20
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
 
+class _Thread(threading.local):
+    """What the driver knows of one thread."""
+
+    device = -1
+    streams: frozenset[int] = frozenset()
+
+
 class CudaDriver(Driver):
     """NVIDIA devices. ``library`` is a path for tests; None: what the system has."""
 
@@ -41,7 +48,8 @@ class CudaDriver(Driver):
         self._api: Api | None = None
         self._lock = threading.Lock()
         self._contexts: dict[int, int] = {}
-        self._local = threading.local()
+        #: What this thread has made current, and which streams of others its next launch follows.
+        self.thread = _Thread()
         self._count = 0
         self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
         #: This process is a fork of one that used CUDA, whose state the library does not let a child have.
@@ -73,6 +81,11 @@ class CudaDriver(Driver):
     def system_library(self) -> bool:
         """Whether the library is the one that other packages in this process use."""
         return self._path is None
+
+    @property
+    def many(self) -> bool:
+        """Whether there are several devices: then others may change a thread's current one behind our back."""
+        return self._count > 1
 
     @property
     def api(self) -> Api:
@@ -122,8 +135,7 @@ class CudaDriver(Driver):
 
     def enter(self, device: int) -> Api:
         """Make the device's context current on this thread."""
-        # With several devices others may have changed it behind our back; with one there is one primary context.
-        if self._count > 1 or getattr(self._local, "device", None) != device:
+        if self.many or self.thread.device != device:
             if self.forked:
                 raise GpuError(
                     GpuErrorKind.BackendUnavailable,
@@ -140,7 +152,7 @@ class CudaDriver(Driver):
                         context = self.api.number("cuDevicePrimaryCtxRetain", ordinal, type_=ctypes.c_void_p)
                         self._contexts[device] = context
             self.api.call("cuCtxSetCurrent", context)
-            self._local.device = device
+            self.thread.device = device
         return self.api
 
     # --- memory --------------------------------------------------------------------------------------------------
@@ -230,11 +242,11 @@ class CudaDriver(Driver):
     def follow(self, stream: int) -> None:
         """The next launch of this thread runs after what this stream of another library has queued, and before what
         it queues then."""
-        self._local.__dict__.setdefault("streams", set()).add(stream)
+        self.thread.streams |= {stream}
 
-    def followed(self) -> set[int]:
+    def followed(self) -> frozenset[int]:
         """The streams to follow, which are then forgotten."""
-        found: set[int] = self._local.__dict__.pop("streams", None) or set()
+        found, self.thread.streams = self.thread.streams, frozenset()
         return found
 
     def wait(self, device: int, waiting: int, other: int) -> None:
@@ -267,7 +279,7 @@ def _forked(driver: weakref.ref[CudaDriver]) -> None:
     found = driver()
     if found is not None:
         found.forked = True
-        found._local = threading.local()
+        found.thread.device = -1
 
 
 class _Stream:

@@ -145,69 +145,66 @@ class CudaKernel:
         offsets = parameter_offsets(self.layout, hidden)
         stream = 0 if shape.stream is None else shape.stream.handle
         driver, device, kernel = self.driver, self.device, self.layout.kernel
-        enter, pack_into = driver.enter, form.pack_into
-        free: list[tuple[Any, Any, int]] = []
+        thread, enter, many, pack_into = driver.thread, driver.enter, driver.many, form.pack_into
+        launch, fixed, argument, none = self._launcher(grid, block, dynamic, stream)
+        free: list[tuple[Any, Any, Any]] = []
 
-        def make() -> tuple[Any, Any, int]:
+        def make() -> tuple[Any, Any, Any]:  # the arguments, the address of the array of their addresses, that array
             data = ctypes.create_string_buffer(max(1, form.size))
             start = ctypes.addressof(data)
             pointers = (ctypes.c_void_p * max(1, len(offsets)))(*(start + at for at in offsets))
-            return data, pointers, ctypes.addressof(pointers)
+            return data, argument(ctypes.addressof(pointers)), pointers
 
-        launch = self._launcher(grid, block, dynamic, stream)
+        def ordered(pointers: Any) -> int:
+            """A launch that is ordered with streams of other libraries."""
+            others = driver.followed()
+            for other in others:
+                driver.wait(device, stream, other)
+            code: int = launch(*fixed, pointers, none)
+            if not code:
+                for other in others:
+                    driver.wait(device, other, stream)
+            return code
 
-        def start(words: tuple[Any, ...]) -> None:
+        tail = tuple(extents)
+
+        def call(*words: Any, keep: Any = self) -> None:  # the default keeps the module loaded
             try:
                 mine = free.pop()
             except IndexError:
                 mine = make()
-            pack_into(mine[0], 0, *words)
-            enter(device)
-            others = driver.followed()
-            for other in others:
-                driver.wait(device, stream, other)
+            pack_into(mine[0], 0, *words, *tail)
+            if many or thread.device != device:
+                enter(device)
             driver.last = kernel
-            code = launch(mine[2])
+            code = ordered(mine[1]) if thread.streams else launch(*fixed, mine[1], none)
             free.append(mine)
             if code:
                 raise driver.failed(code, f"launching kernel {kernel!r}")
-            for other in others:
-                driver.wait(device, other, stream)
 
-        tail = tuple(extents)
-        if records:
-            return self._reporting(start, tail, shape, stream)
+        if not records:
+            return call
+        tail = ()  # the record buffer comes behind the extents
+        return self._reporting(call, tuple(extents), shape, stream)
 
-        def call(*words: Any, keep: Any = self) -> None:  # the default keeps the module loaded
-            start(words + tail)
-
-        return call
-
-    def _launcher(self, grid: Dims, block: Dims, dynamic: int, stream: int) -> Any:
-        """A function from the address of the array of argument addresses to a CUresult."""
+    def _launcher(
+        self, grid: Dims, block: Dims, dynamic: int, stream: int
+    ) -> tuple[Callable[..., int], tuple[Any, ...], Callable[[int], Any], Any]:
+        """cuLaunchKernel, its first nine arguments, what makes the tenth from an address, and the last one."""
         quick = fast_launch() if self.driver.system_library else None
         if quick is not None:
-            function = self.function
-            gx, gy, gz, bx, by, bz = *grid, *block
 
-            def bound(pointers: int) -> int:
-                (code,) = quick(function, gx, gy, gz, bx, by, bz, dynamic, stream, pointers, 0)
+            def bound(*args: Any) -> int:
+                (code,) = quick(*args)
                 return int(code)
 
-            return bound
+            return bound, (self.function, *grid, *block, dynamic, stream), int, 0
         raw = self.driver.api.library["cuLaunchKernel"]  # an object of its own: no argtypes, arguments made once
-        fixed = (ctypes.c_void_p(self.function), *(ctypes.c_uint(n) for n in (*grid, *block, dynamic)))
-        where, none, address = ctypes.c_void_p(stream), ctypes.c_void_p(0), ctypes.c_void_p
+        numbers = (ctypes.c_uint(n) for n in (*grid, *block, dynamic))
+        fixed = (ctypes.c_void_p(self.function), *numbers, ctypes.c_void_p(stream))
+        return raw, fixed, ctypes.c_void_p, ctypes.c_void_p(0)
 
-        def plain(pointers: int) -> int:
-            code: int = raw(*fixed, where, address(pointers), none)
-            return code
-
-        return plain
-
-    def _reporting(
-        self, start: Callable[[tuple[Any, ...]], None], tail: tuple[int, ...], shape: LaunchShape, stream: int
-    ) -> Call:
+    def _reporting(self, start: Call, extents: tuple[int, ...], shape: LaunchShape, stream: int) -> Call:
         """A launch of a kernel that prints, asserts or is checked: complete on return, its records reported."""
         driver, device, info = self.driver, self.device, self.info
         lock = threading.Lock()
@@ -226,7 +223,7 @@ class CudaKernel:
                 abi.clear_records(host, _RECORD_BYTES)
                 head = 8 * abi.RECORD_HEADER
                 api.call("cuMemcpyHtoDAsync_v2", address, ctypes.addressof(host), head, stream)
-                start((*words, *tail, address))
+                start(*words, *extents, address)
                 driver._checked(device, "cuStreamSynchronize", stream)
                 driver.copy_out(device, ctypes.addressof(host), address, head)
                 if struct.unpack_from("<Q", host, 8)[0]:
