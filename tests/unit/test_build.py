@@ -168,3 +168,29 @@ def test_checked_code_is_another(build, tmp_path):
     checked = (tmp_path / "out" / "scale.cpu.o").read_bytes()
     build(FILE.replace("if i < x.shape[0]:", "if i < 9:"))
     assert checked != (tmp_path / "out" / "scale.cpu.o").read_bytes() and plain != checked
+
+
+def test_build_for_several_architectures(tmp_path):
+    file = tmp_path / "k.py"
+    file.write_text(
+        textwrap.dedent("""
+        import magpie as mp
+
+        @mp.kernel
+        def twice(x: mp.Array[mp.f32, 1]):
+            x[mp.global_id(0)] *= 2.0
+        """)
+    )
+    words = ["build", str(file), "--backend", "cuda", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, [*words, "--arch", "sm_80,ptx=sm_90,hip=gfx1100", "--emit", "llvm"])
+    assert done.exit_code == 0, done.output
+    for arch in ("sm_80", "sm_90"):
+        assert f".target {arch}" in (tmp_path / f"twice.ptx.{arch}.ptx").read_text()
+        assert "ptx_kernel" in (tmp_path / f"twice.ptx.{arch}.llvm").read_text()
+    assert not list(tmp_path.glob("*gfx*"))
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and ".target sm_70" in (tmp_path / "twice.ptx.ptx").read_text()
+    done = CliRunner().invoke(app, [*words, "--arch", "sm_12"])
+    assert done.exit_code == 1 and "MPG_PTX_2002" in done.output
+    done = CliRunner().invoke(app, [*words, "--arch", "=sm_90"])
+    assert done.exit_code != 0

@@ -86,6 +86,10 @@ def build(
         list[str] | None,
         typer.Option("--emit", metavar="STAGE", help="Write this stage too, as text: kir, llvm, asm, ... Repeatable."),
     ] = None,
+    arch: Annotated[
+        str,
+        typer.Option("--arch", metavar="ARCH", help="For this architecture: sm_90, or ptx=sm_80,ptx=sm_90 for two."),
+    ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where files are written.")] = Path("."),
     checked: Annotated[
         bool | None, typer.Option("--checked/--unchecked", help="Compile bounds, assert and division checks in.")
@@ -98,7 +102,7 @@ def build(
     """
     from magpie.cli.build import build_command
 
-    raise typer.Exit(build_command(file, backend, opt, emit or [], out, checked))
+    raise typer.Exit(build_command(file, backend, opt, emit or [], out, checked, arch))
 
 
 @app.command()

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from magpie.backends.registry import canonical
 from magpie.cli.kernels import annotated, count, kernels_in
 from magpie.cli.program import argv_of, show_diagnostics
 from magpie.diagnostics import CompileError
 from magpie.errors import MagpieError
 
 
-def build_command(file: Path, backend: str, opt: str | None, emit: list[str], out: Path, checked: bool | None) -> int:
+def architectures(text: str, backend: str) -> list[str]:
+    """The architectures of one backend in a list such as ``sm_90`` or ``ptx=sm_80,ptx=sm_90,hip=gfx1100``; an item
+    without a backend is for the one that is built for. Without any: the backend's own choice."""
+    found = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        owner, mark, name = item.rpartition("=")
+        if not name or (mark and not owner):
+            raise MagpieError(f"--arch takes a list such as sm_90 or ptx=sm_90,hip=gfx1100; got {text!r}")
+        if not mark or canonical(owner) == canonical(backend):
+            found.append(name)
+    return list(dict.fromkeys(found)) or [""]
+
+
+def build_command(
+    file: Path, backend: str, opt: str | None, emit: list[str], out: Path, checked: bool | None, arch: str = ""
+) -> int:
     """Compile every kernel of ``file`` that has full annotations; 1 if one has an error.
 
-    Writes NAME.BACKEND.EXTENSION into ``out`` for each, and NAME.BACKEND.STAGE for the stages in ``emit``. Nothing is
-    written of a kernel that has an error.
+    Writes NAME.BACKEND.EXTENSION into ``out`` for each, and NAME.BACKEND.STAGE for the stages in ``emit``; with
+    ``arch``, NAME.BACKEND.ARCH and so on for each architecture. Nothing is written of a kernel that has an error.
     """
+    wanted = architectures(arch, backend)
     with argv_of(file, []):
         kernels = kernels_in(file)
     if kernels is None:
@@ -26,23 +43,27 @@ def build_command(file: Path, backend: str, opt: str | None, emit: list[str], ou
         if name in skipped:
             continue
         try:
-            artifact = kernel.compile(backend=backend, opt=opt, checked=checked)
-            stages = {stage: kernel.inspect(stage, backend=backend, opt=opt) for stage in emit}
+            files, sizes = {}, []
+            for target in wanted:
+                artifact = kernel.compile(backend=backend, arch=target, opt=opt, checked=checked)
+                stem = ".".join(filter(None, (name, artifact.backend, target)))
+                files[out / f"{stem}{artifact.extension}"] = artifact.blob
+                sizes.append(len(artifact.blob))
+                for stage in emit:
+                    text = kernel.inspect(stage, backend=backend, opt=opt, arch=target)
+                    files[out / f"{stem}.{stage}"] = text.encode()
         except CompileError as error:
             show_diagnostics(error.diagnostics)
             failed += 1
             continue
         try:
             out.mkdir(parents=True, exist_ok=True)
-            stem = out / f"{name}.{artifact.backend}"
-            artifact.save(f"{stem}{artifact.extension}")
-            for stage, text in stages.items():
-                Path(f"{stem}.{stage}").write_text(text, encoding="utf-8")
+            for path, data in files.items():
+                path.write_bytes(data)
         except OSError as error:
             raise MagpieError(f"{out}: {error.strerror or error}") from None
         built += 1
-        written = ", ".join(f"{stem}{end}" for end in (artifact.extension, *(f".{stage}" for stage in stages)))
-        print(f"{name}: {len(artifact.blob)} bytes, {written}")
+        print(f"{name}: {' and '.join(map(str, sizes))} bytes, {', '.join(map(str, files))}")
     print(f"{count(built, 'kernel')} built, {count(failed, 'error')}")
     if skipped:
         print(f"not built, since a parameter has no annotation: {', '.join(skipped)}")

@@ -114,6 +114,7 @@ def inspect_kernel(
     backend: str | None,
     workgroup: Any,
     opt: str | None,
+    arch: str,
 ) -> str:
     """See `Kernel.inspect`."""
     name = stage.lower()
@@ -137,7 +138,7 @@ def inspect_kernel(
             ir = _lowered(kernel, args, kwargs).kernel
             if size is None and (last := _last_launch(kernel, args, kwargs)) is not None:
                 size = last.variant.workgroup
-            options = Options(opt_level=level, checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
+            options = Options(arch, level, checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
             return found.stages[name](with_facts(ir, Variant(True, False, size)), options)
     raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
 

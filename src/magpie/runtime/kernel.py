@@ -187,17 +187,18 @@ class Kernel:
         backend: str | None = None,
         workgroup: int | tuple[int, ...] | None = None,
         opt: str | None = None,
+        arch: str = "",
         **kwargs: Any,
     ) -> str:
         """The text of a stage ("kir", "llvm", "asm", ...; see `stages`) for such arguments, as for `compile`.
 
         Without arguments: of the kernel's annotations, or else of what it was launched with last. `workgroup` shows the
-        code of launches with that size, `opt` that of a level ("O0" to "O3").
+        code of launches with that size, `opt` that of a level ("O0" to "O3"), `arch` that for an architecture.
         """
         from magpie.runtime import inspection
 
         try:
-            return inspection.inspect_kernel(self, stage, args, kwargs, backend, workgroup, opt)
+            return inspection.inspect_kernel(self, stage, args, kwargs, backend, workgroup, opt, arch)
         except MagpieError as error:
             raise clean(error) from None
 
