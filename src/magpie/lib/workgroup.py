@@ -60,15 +60,19 @@ def reduce(x, op: mp.constexpr, dtype: mp.constexpr, neutral: mp.constexpr) -> A
         # There is a second subgroup where this does anything, so the first one is full.
         n = mp.subgroup.count()
         while n > 1:
-            for base in range(0, n, size):
+            base = 0
+            count = 0
+            while base < n:  # counts in steps of the subgroup's size: a range would divide by it
                 # All lanes take part: sums of floats under a mask would move the lanes together first.
                 own = mp.select(base + lane < n, parts[min(base + lane, n - 1)], neutral)
                 part = mp.subgroup.reduce(own, op)
                 mp.subgroup.barrier()
                 if lane == 0:
-                    parts[base // size] = part
+                    parts[count] = part
+                base += size
+                count += 1
             mp.subgroup.barrier()
-            n = mp.cdiv(n, size)
+            n = count
     mp.barrier()
     return parts[0]
 
@@ -88,7 +92,8 @@ def scan(x, op: mp.constexpr, exclusive: mp.constexpr, dtype: mp.constexpr) -> A
     mp.barrier()
     if own == 0:
         # parts[k] becomes the reduction of the subgroups up to k.
-        for base in range(0, last, size):
+        base = 0
+        while base < last:
             part = mp.subgroup.scan(parts[min(base + lane, last - 1)], op)  # no lane sees what those above it have
             if base > 0:
                 part = combine(op, parts[base - 1], part)
@@ -96,6 +101,7 @@ def scan(x, op: mp.constexpr, exclusive: mp.constexpr, dtype: mp.constexpr) -> A
             if base + lane < last:
                 parts[base + lane] = part
             mp.subgroup.barrier()
+            base += size
     mp.barrier()
     if exclusive:
         here = mp.subgroup.scan(x, op, exclusive=True)
