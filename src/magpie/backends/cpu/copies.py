@@ -16,8 +16,8 @@ from magpie.ir.nodes import Kernel, Node, Region, SharedArray
 
 __all__ = ["COPIES", "all_stretches", "array_bytes", "copy_pitch", "private_arrays", "stretches"]
 
-# A histogram of 2**24 bytes on a Zen 3, all in one bin: 12.8 ms with the array alone, 8.9 with 2 copies, 8.2 with 4, and
-# 10.5 with 8, whose memory leaves room for fewer workgroups at a time. Uniform bytes: 9.0, 7.0, 7.3 and 8.6.
+# A histogram of 2**24 bytes on a Zen 3, all in one bin: 12.8 ms with the array alone, 8.9 with 2 copies, 8.2 with 4,
+# and 10.5 with 8, whose memory leaves room for fewer workgroups at a time. Uniform bytes: 9.0, 7.0, 7.3 and 8.6.
 COPIES = 4
 # Bytes that all copies of the arrays of a stretch may take: half of a first-level cache.
 _ROOM = 16 << 10
