@@ -12,11 +12,12 @@ from magpie.backends.cpu.filled import filled_arrays
 from magpie.backends.cpu.lane_shapes import analyse_shapes, forward_slots
 from magpie.backends.cpu.regions import Barrier, Branch, Exit, Plan, Repeat, Run, Scalar, make_plan
 from magpie.backends.cpu.shape_rules import Layout
+from magpie.backends.cpu.skips import branches_for_jumps
 from magpie.backends.cpu.teams import find_common
 from magpie.dtypes import f32, i32, index
 from magpie.ir.builder import Builder
 from magpie.ir.layout import compute_layout
-from magpie.ir.nodes import Buffer, Facts, Kernel, LocalArray, SharedArray, Slot
+from magpie.ir.nodes import Buffer, Facts, Kernel, LocalArray, SharedArray, Slot, walk
 from magpie.passes import prepare
 from magpie.passes.narrow_index import ranges
 
@@ -214,3 +215,40 @@ def test_local_arrays_that_are_filled_first(stored: tuple[int, ...], read_at: in
                 b.store(a, (b.emit("add", b.const(place, index), b.const(0, index)),), b.load(x, t))
     ready = forward_slots(prepare(k))
     assert [f.name for f in filled_arrays(ready, ranges(ready))] == ["a"] * expected
+
+
+def _continues(varying: bool) -> Kernel:
+    """loop (4 trips) { barrier; if c { continue }; x[t] = t }, where c depends on the item or on the trip."""
+    x = Buffer("x", f32, 1, "read_write")
+    k = Kernel("continues", [x])
+    b = Builder(k.body)
+    t = b.emit("thread_id", dim=0)
+    trip = Slot("trip", index)
+    b.set(trip, b.const(0, index))
+    _, body, tail = b.loop()
+    with b.into(body):
+        n = b.get(trip)
+        b.emit("break_if", b.emit("ge", n, b.const(4, index)))
+        b.emit("barrier")
+        _, then, _ = b.if_(b.emit("lt", t if varying else n, b.const(2, index)))
+        with b.into(then):
+            b.emit("continue")
+        b.store(x, (t,), b.cast(t, f32))
+    with b.into(tail):
+        b.set(trip, b.emit("add", b.get(trip), b.const(1, index)))
+    return k
+
+
+def test_a_continue_of_some_items_is_a_branch_around_what_it_skips() -> None:
+    ready = branches_for_jumps(prepare(_continues(varying=True)))
+    (loop,) = [n for n in ready.body if n.op == "loop"]
+    assert not [n for n in walk(ready.body) if n.op == "continue"]
+    last = loop.regions[0][-1]
+    assert last.op == "if"
+    assert [[n.op for n in arm if n.op == "store"] for arm in last.regions] == [[], ["store"]]
+    assert not [n for n in walk(ready.body) if n.op == "slot_set" and n.attrs["slot"].name == "skipped"]
+
+
+def test_a_continue_of_the_whole_workgroup_stays_one() -> None:
+    kernel = prepare(_continues(varying=False))
+    assert branches_for_jumps(kernel) is kernel
