@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
@@ -35,7 +36,7 @@ class Fake:
         self.path = path
         self.library = ctypes.CDLL(path)
         self.library.fake_log.restype = ctypes.c_char_p
-        self.library.fake_reset()
+        self.clear()
         self.driver = CudaDriver(path)
         assert self.driver.probe() is None
         runtime = dispatch.Runtime()
@@ -53,6 +54,7 @@ class Fake:
         return [line.split()[0] for line in self.calls()]
 
     def clear(self):
+        gc.collect()  # what earlier tests left gives its memory back now
         self.library.fake_reset()
 
     def fail(self, name, code, *, forever=False):
@@ -205,6 +207,29 @@ def test_out_of_memory(cuda):
     assert "4,000 bytes" in str(caught.value)
 
 
+def test_memory_that_is_kept_for_copies_is_given_up_before_there_is_none(cuda):
+    x = np.zeros(4, np.float32)
+    make_saxpy()[1, 64](1.0, x, x.copy())
+    cuda.clear()
+    cuda.fail("cuMemAlloc_v2", 2)  # once
+    made = mp.empty(1000, mp.f32, device="cuda")
+    assert cuda.names() == ["cuMemAlloc_v2", "cuMemFree_v2", "cuMemFree_v2", "cuMemAlloc_v2"]
+    assert made.shape == (1000,)
+
+
+def test_cuda_arrays_of_others_are_copied_to_where_they_are_asked_for(cuda):
+    data = np.arange(12, dtype=np.int32).reshape(3, 4)
+    for theirs, want in ((Other(data), data), (Other(data[:, ::2]), data[:, ::2])):
+        made = mp.asarray(theirs)
+        assert made.device is cuda.device and np.array_equal(made.to_numpy(), want)
+        assert np.array_equal(mp.to_numpy(theirs), want)
+        assert mp.asarray(theirs, mp.f64).dtype is mp.f64
+        assert mp.array_like(theirs).shape == want.shape
+    cuda.clear()
+    made = mp.asarray(Other(data))
+    assert cuda.names()[-2:] == ["cuCtxSynchronize", "cuMemcpyDtoDAsync_v2"]
+
+
 def test_a_fault_on_the_device_names_the_kernel_and_says_what_to_do(cuda):
     x, y = (mp.zeros(10, mp.f32, device="cuda") for _ in range(2))
     make_saxpy()[1, 64](1.0, x, y)
@@ -253,6 +278,7 @@ class Other:
 
     def __init__(self, array, stream=None, read_only=False):
         self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
         self.stream = stream
         self.read_only = read_only
 

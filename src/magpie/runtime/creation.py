@@ -74,6 +74,16 @@ def asarray(value: Any, dtype: Any = None, *, device: str | Device | None = None
     import numpy as np
 
     type_ = None if dtype is None else as_type(dtype)
+    theirs = _on_cuda(value)
+    if theirs is not None:
+        target = theirs.device if device is None else find_device(device)
+        result = allocate(target, check_shape(theirs.shape), type_ or theirs.dtype, _hint(memory))
+        if target is theirs.device and result.dtype == theirs.dtype and theirs.contiguous:
+            target.synchronize()
+            target.driver.copy(target.index, result._words[0], theirs._words[0], result.nbytes)
+        else:
+            result[...] = theirs.to_numpy()
+        return result
     if isinstance(value, Buffer):
         same_place = device is None or find_device(device) is value.device
         if same_place and type_ in (None, value.dtype):
@@ -102,6 +112,9 @@ def array_like(other: Any, *, dtype: Any = None, device: str | Device | None = N
         return allocate(other.device if device is None else find_device(device), other.shape, type_, _hint(memory))
     if not hasattr(other, "shape") or not hasattr(other, "dtype"):
         raise LaunchTypeError(f"array_like takes an array; got {type(other).__name__}")
+    theirs = _on_cuda(other)
+    if theirs is not None:
+        return array_like(theirs, dtype=dtype, device=device, memory=memory)
     data = other if is_numpy(other) else foreign_array(other, "other")
     type_ = type_of(data.dtype, "the array") if dtype is None else as_type(dtype)
     return allocate(find_device(device), check_shape(tuple(data.shape)), type_, _hint(memory))
@@ -114,7 +127,22 @@ def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
 
     if isinstance(array, Buffer):
         return array.to_numpy()
+    theirs = _on_cuda(array)
+    if theirs is not None:
+        return theirs.to_numpy()
     return array if isinstance(array, np.ndarray) else foreign_array(array, "array")
+
+
+def _on_cuda(value: Any) -> Buffer | None:
+    """The mp array on CUDA memory of another library; None for everything else."""
+    if isinstance(value, Buffer) or not is_array_like(value) or is_numpy(value):
+        return None
+    from magpie.runtime.drivers.cuda_arrays import cuda_array
+
+    found = cuda_array(value, "value")
+    if found is not None:
+        found.device.driver.followed()  # type: ignore[attr-defined]  # it waits for all streams, and launches nothing
+    return found
 
 
 def is_numpy(value: Any) -> bool:

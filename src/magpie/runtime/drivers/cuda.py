@@ -162,15 +162,17 @@ class CudaDriver(Driver):
         size = max(1, nbytes)
         what = f"an array of {nbytes:,} bytes"
         out = ctypes.c_uint64()
+        flags: tuple[int, ...] = ()
+        name, free = "cuMemAlloc_v2", "cuMemFree_v2"
         if hint is MemoryHint.Unified:
-            free = "cuMemFree_v2"
-            api.call("cuMemAllocManaged", ctypes.byref(out), size, _MANAGED_GLOBAL, what=what)
+            name, flags = "cuMemAllocManaged", (_MANAGED_GLOBAL,)
         elif hint in (MemoryHint.Staging, MemoryHint.Cached):
-            free = "cuMemFreeHost"
-            api.call("cuMemHostAlloc", ctypes.byref(out), size, _HOST_PORTABLE_MAPPED, what=what)
-        else:
-            free = "cuMemFree_v2"
-            api.call("cuMemAlloc_v2", ctypes.byref(out), size, what=what)
+            name, flags, free = "cuMemHostAlloc", (_HOST_PORTABLE_MAPPED,), "cuMemFreeHost"
+        code = api.functions[name](ctypes.byref(out), size, *flags)
+        if code and self._empty_pool(device):
+            code = api.functions[name](ctypes.byref(out), size, *flags)
+        if code:
+            raise self.failed(code, what)
         allocation = Allocation(out.value, nbytes, free)
         self.stats.live[id(allocation)] = nbytes
         if zero:
@@ -200,6 +202,18 @@ class CudaDriver(Driver):
             kept.append(allocation)
         else:
             self.free(device, allocation)
+
+    def _empty_pool(self, device: int) -> bool:
+        """Release what is kept for copies; whether there was anything."""
+        found = False
+        for (owner, _), kept in list(self._pool.items()):
+            while owner == device and kept:
+                try:
+                    self.free(device, kept.pop())
+                except IndexError:  # another thread took it
+                    break
+                found = True
+        return found
 
     def copy_in(self, device: int, address: int, host: int, nbytes: int) -> None:
         if nbytes:

@@ -186,7 +186,8 @@ class Api:
         message = f"{what}: {self.name(code)}" + (f", {said}" if said else "")
         if help is None:
             help = _HELP.get(code, _GONE if code in STICKY else None)
-        return GpuError(kind, "ptx", message, code, help=help)
+        diagnostic = "MPG_LAUNCH_1010" if kind is GpuErrorKind.OutOfMemory else None
+        return GpuError(kind, "ptx", message, code, diagnostic=diagnostic, help=help)
 
     # --- values --------------------------------------------------------------------------------------------------
     def number(self, name: str, *args: Any, type_: Any = _int) -> int:
