@@ -225,8 +225,10 @@ def test_cuda_arrays_of_others_are_copied_to_where_they_are_asked_for(cuda):
         assert np.array_equal(mp.to_numpy(theirs), want)
         assert mp.asarray(theirs, mp.f64).dtype is mp.f64
         assert mp.array_like(theirs).shape == want.shape
+    del made
     cuda.clear()
-    made = mp.asarray(Other(data))
+    copied = mp.asarray(Other(data))
+    assert copied.shape == (3, 4)
     assert cuda.names()[-2:] == ["cuCtxSynchronize", "cuMemcpyDtoDAsync_v2"]
 
 
