@@ -56,7 +56,9 @@ def plan(
     """
     extra = [(block, grid, threads, False) for block, grid in also for threads in THREADS]
     if full:
-        return [*itertools.product(sizes, COUNTS, THREADS, (False, True)), *extra]
+        # a backend without gangs has neither threads to choose from nor code for one size
+        kinds = (THREADS, (False, True)) if gang else ((1,), (False,))
+        return [*itertools.product(sizes, COUNTS, *kinds), *extra]
     g = GANGS.index(gang) if gang in GANGS else 0
     alone = (2 * g + turn + turn // 8) % 8 if (g + turn) % 2 == 0 else None
     rows = [(size, COUNTS[(s + g) % 4], THREADS[(g // 2 + s // 4) % 2], s == alone) for s, size in enumerate(SIZES)]
