@@ -18,6 +18,9 @@ for _name in [n for n in os.environ if n.startswith("MAGPIE_") and n not in _KEP
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# A GPU would be the default device, and the tests would be of that. `tests/gpu/run` names one, and so can you.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
 # A shell starts background jobs with Ctrl-C ignored, and processes inherit that: the tests of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

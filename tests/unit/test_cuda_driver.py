@@ -381,4 +381,5 @@ def test_without_a_gpu_cuda_is_unavailable_with_the_reason():
         pytest.skip("this machine has an NVIDIA GPU")
     with pytest.raises(mp.GpuError) as caught:
         mp.device("cuda")
-    assert caught.value.kind is GpuErrorKind.BackendUnavailable and "libcuda" in str(caught.value)
+    assert caught.value.kind is GpuErrorKind.BackendUnavailable
+    assert "libcuda" in str(caught.value) or "CUDA_ERROR_NO_DEVICE" in str(caught.value)  # not there, or hidden
