@@ -153,6 +153,31 @@ def test_order_within_an_array(t):
     ]
 
 
+@functools.cache
+def in_order(offsets):
+    @mp.kernel
+    def k_in_order(x, out):
+        i = mp.global_id(0)
+        if i < x.shape[0]:
+            for c in mp.static_range(len(offsets)):
+                out[5 * i + offsets[c]] = x[i, c]
+
+    return k_in_order
+
+
+@case(dtypes=(mp.i16, mp.f32, mp.i64), gangs=True)
+def test_stores_in_any_order(t):
+    """Windows that overlap: each store belongs to one of them."""
+    runs = []
+    for offsets in ((1, 3, 2), (2, 0, 1), (3, 1, 4, 2), (4, 2, 0, 3, 1), (0, 3, 1, 4)):
+        x = values(t, N * len(offsets)).reshape(N, -1)
+        out = values(t, 5 * N, 6)
+        want = out.reshape(N, 5).copy()
+        want[:, list(offsets)] = x
+        runs.append(Run(in_order(offsets), (x, out), {1: want.ravel()}, grid=4))
+    return runs
+
+
 @mp.kernel
 def k_through_another(x, y):
     i = mp.global_id(0)

@@ -233,7 +233,8 @@ class StridedMixin(ScatterMixin):
         size = a.t.itemsize
         if a.kind == 0 or (a.kind == 1 and a.stride in (size, -size)):
             return None
-        members = _after(group, node, size)
+        # those that wait already are in another window
+        members = {m: offset for m, offset in _after(group, node, size).items() if m not in self.waiting}
         window = choose_stores(set(members.values()), self.lane_stride(a), self.register_lanes(size), self.row(size))
         window = window or self.guess(a, members)
         if window is None:
