@@ -10,7 +10,7 @@ import pytest
 from kir import arrays, program
 
 from magpie.backends.interp.numerics import combine, implementation
-from magpie.backends.interp.numerics.groups import identity
+from magpie.ir.ops import identity
 from magpie.backends.interp.numerics.lanes import register_dtype, scalar
 from magpie.dtypes import ALL_DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32, u64
 from magpie.ir.nodes import Buffer, SharedArray
