@@ -10,11 +10,10 @@ import pytest
 from kir import arrays, program
 
 from magpie.backends.interp.numerics import combine, implementation
-from magpie.ir.ops import identity
 from magpie.backends.interp.numerics.lanes import register_dtype, scalar
 from magpie.dtypes import ALL_DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, index, u8, u32, u64
 from magpie.ir.nodes import Buffer, SharedArray
-from magpie.ir.ops import RMW_KINDS
+from magpie.ir.ops import RMW_KINDS, identity
 
 KINDS = {t: [k for k in RMW_KINDS if t.is_int or k in ("add", "sub", "min", "max", "exchange")] for t in (i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64)}
 KINDS[bool_] = ["and", "or", "xor", "exchange"]
