@@ -132,3 +132,20 @@ def test_whole_rows_have_no_masks():
     assert "masked" in transpose.compile(mp.Array[mp.f32, 2], mp.Array[mp.f32, 2], gang=16).text
     ragged = transpose.compile(mp.Array[mp.f32, 2], mp.Array[mp.f32, 2], workgroup=(15, 16), gang=16).text
     assert "masked" in ragged
+
+
+@mp.kernel
+def scattered(x: mp.Array[mp.f32], index: mp.Array[mp.f32], out: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    out[mp.i32(index[i])] = x[i]
+
+
+@mp.kernel
+def gathered(x: mp.Array[mp.f32], index: mp.Array[mp.f32], out: mp.Array[mp.f32]):
+    i = mp.global_id(0)
+    out[i] = x[mp.i32(index[i])]
+
+
+def test_a_scatter_takes_one_vector_where_every_lane_stores_by_itself():
+    assert width(scattered, (256, 1, 1), 1, 1, 1) == 8
+    assert width(gathered, (256, 1, 1), 1, 1, 1) == 16
