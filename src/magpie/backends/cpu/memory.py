@@ -14,7 +14,7 @@ from magpie.backends.cpu.plain import plain
 from magpie.backends.cpu.streaming import Past
 from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import Block, constant, leaf_offset, memory_element, splat
-from magpie.dtypes import DType
+from magpie.dtypes import DType, index
 from magpie.ir.nodes import Array, Buffer, ConstArray, Node
 from magpie.ir.ops import OPS
 from magpie.passes.narrow_index import full
@@ -112,11 +112,13 @@ class MemoryMixin(GangBase):
         t, leaf, size = leaf_offset(array, node.attrs.get("field"))
         local = array.space == "local"
         launch = self.env.launch
-        fixed, line, vector, vector_elem = "0", "0", "", "i64"
+        fixed, line, vector, vector_elem, beyond = "0", "0", "", "i64", 0
         narrow = self.env.kernel.facts.small and not self.env.checked
         for dim, (v, arg) in enumerate(zip(indices, node.args, strict=False)):
             v = self.as_index(v, arg)
             stride = launch.stride(array, dim)
+            if stride == "1" and v.kind < 2 and not local:
+                v, beyond = self.split_constant(v, arg)
             if v.kind == 2:
                 # spans are below 2**31, so only the low bits of an offset matter (RULES 1)
                 elem = "i32" if narrow or (v.elem == "i32" and stride == "1") else "i64"
@@ -148,6 +150,8 @@ class MemoryMixin(GangBase):
         if fixed != "0" or leaf:
             offset = self.add(self.mul(fixed, str(size)), str(leaf))
             base = self.c.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+        if beyond:
+            base = self.c.op(f"getelementptr i8, ptr {base}, i64 {beyond * size}")
         if vector:
             if line != "0":
                 # a line beside a vector: spread it
@@ -167,6 +171,18 @@ class MemoryMixin(GangBase):
             step: int | str = int(stride_bytes) if _is_number(stride_bytes) else stride_bytes
             return Address(1, base, t, suffix, step, private=local)
         return Address(0, base, t, suffix, private=local)
+
+    def split_constant(self, v: Value, node: Node) -> tuple[Value, int]:
+        """An index as another one and a constant: neighbours then share an address, and differ in its displacement."""
+        inner, constant = node, 0
+        while inner.dtype is index and inner.op in ("add", "sub") and inner.args[1].op == "const":
+            by = inner.args[1].attrs["value"]
+            constant += by if inner.op == "add" else -by
+            inner = inner.args[0]
+        if inner is node or inner not in self.map or inner.dtype is not index:
+            return v, 0
+        found = self.as_index(self.map[inner], inner)
+        return (found, constant) if (found.kind, found.stride) == (v.kind, v.stride) else (v, 0)
 
     def is_regular(self, node: Node) -> bool:
         """Whether an index is made of coordinates and uniform values alone: no loads, no slots that vary."""
