@@ -13,6 +13,7 @@ from magpie.backends.llvm.emitter import Code, Module, constant, element
 from magpie.backends.ptx.masks import MaskedSimt
 from magpie.dtypes import DType, index
 from magpie.ir.nodes import Node
+from magpie.ir.ops import identity
 
 __all__ = ["SubgroupSimt"]
 
@@ -203,7 +204,7 @@ def _reduction(name: str, kind: str, t: DType, module: Module) -> str:
 def _prefix(name: str, kind: str, t: DType, exclusive: bool, module: Module) -> str:
     f = _Function(kind, t, module)
     c = f.c
-    neutral = _identity(kind, t, f.elem)
+    neutral = constant(identity(kind, t), f.elem)
     for full in (True, False):
         c.place(f.full if full else f.part)
         rank = c.call(_LANE, "i32") if full else f.rank()
@@ -222,18 +223,6 @@ def _prefix(name: str, kind: str, t: DType, exclusive: bool, module: Module) -> 
             total = f.ops.select(first, f.elem, neutral, below(total, 1))
         c.ret(f"{f.elem} {total}")
     return f.text(name)
-
-
-def _identity(kind: str, t: DType, elem: str) -> str:
-    """The neutral element as a literal; of a float sum it is -0.0."""
-    if t.is_float:
-        value = {"add": -0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}[kind]
-        return constant(value, elem)
-    if t.is_bool:
-        return "true" if kind == "and" else "false"
-    if kind in ("min", "max"):
-        return str(t.max if kind == "min" else t.min)
-    return {"and": "-1", "mul": "1"}.get(kind, "0")
 
 
 def _lane_of_rank(module: Module) -> str:
