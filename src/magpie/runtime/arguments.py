@@ -183,9 +183,9 @@ def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any] | Buffer:
             f"argument {p.name!r} must be an array; got {_shown(value)}", diagnostic="MPG_LAUNCH_1002", help=hint
         )
     if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False) is True:
-        from magpie.runtime.drivers.cuda_arrays import cuda_array
+        from magpie.runtime.drivers.gpu.arrays import device_array
 
-        found = cuda_array(value, p.name)
+        found = device_array(value, p.name)
         if found is not None:
             return found
     return foreign_array(value, p.name)

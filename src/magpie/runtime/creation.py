@@ -74,7 +74,7 @@ def asarray(value: Any, dtype: Any = None, *, device: str | Device | None = None
     import numpy as np
 
     type_ = None if dtype is None else as_type(dtype)
-    theirs = _on_cuda(value)
+    theirs = _on_a_gpu(value)
     if theirs is not None:
         target = theirs.device if device is None else find_device(device)
         result = allocate(target, check_shape(theirs.shape), type_ or theirs.dtype, _hint(memory))
@@ -112,7 +112,7 @@ def array_like(other: Any, *, dtype: Any = None, device: str | Device | None = N
         return allocate(other.device if device is None else find_device(device), other.shape, type_, _hint(memory))
     if not hasattr(other, "shape") or not hasattr(other, "dtype"):
         raise LaunchTypeError(f"array_like takes an array; got {type(other).__name__}")
-    theirs = _on_cuda(other)
+    theirs = _on_a_gpu(other)
     if theirs is not None:
         return array_like(theirs, dtype=dtype, device=device, memory=memory)
     data = other if is_numpy(other) else foreign_array(other, "other")
@@ -127,21 +127,21 @@ def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
 
     if isinstance(array, Buffer):
         return array.to_numpy()
-    theirs = _on_cuda(array)
+    theirs = _on_a_gpu(array)
     if theirs is not None:
         return theirs.to_numpy()
     return array if isinstance(array, np.ndarray) else foreign_array(array, "array")
 
 
-def _on_cuda(value: Any) -> Buffer | None:
-    """The mp array on CUDA memory of another library; None for everything else."""
+def _on_a_gpu(value: Any) -> Buffer | None:
+    """The mp array on a GPU's memory of another library; None for everything else."""
     if isinstance(value, Buffer) or not is_array_like(value) or is_numpy(value):
         return None
-    from magpie.runtime.drivers.cuda_arrays import cuda_array
+    from magpie.runtime.drivers.gpu.arrays import device_array
 
-    found = cuda_array(value, "value")
+    found = device_array(value, "value")
     if found is not None:
-        found.device.driver.followed()  # type: ignore[attr-defined]  # it waits for all streams, and launches nothing
+        found.device.driver.followed()  # forgotten: what comes waits for all streams, and launches nothing
     return found
 
 

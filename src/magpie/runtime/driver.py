@@ -174,6 +174,19 @@ class Driver(ABC):
         """A mark in the stream; None where there are no streams."""
         return None
 
+    # --- memory and streams of other libraries -----------------------------------------------------------------------
+    def owner_of(self, address: int) -> int | None:
+        """The device whose memory an address is; None for memory that the vendor's library does not know."""
+        return None
+
+    def follow(self, stream: int) -> None:  # noqa: B027 - nothing to follow where there are no streams
+        """The next launch of this thread runs after what this stream of another library has queued, and before what
+        it queues then."""
+
+    def followed(self) -> frozenset[int]:
+        """The streams to follow, which are then forgotten."""
+        return frozenset()
+
     def unsupported(self, what: str) -> GpuError:
         """The error for an operation that this driver does not have."""
         return GpuError(GpuErrorKind.Unsupported, self.id, what)

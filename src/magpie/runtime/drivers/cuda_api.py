@@ -1,7 +1,7 @@
-"""NVIDIA's driver library, opened at run time: its functions by ctypes, and its error codes as `GpuError`.
+"""NVIDIA's driver library: its functions, numbers and errors (cuda.h).
 
-Importing this needs no CUDA. The library comes with the driver; `cuda-bindings` (the extra
-`magpie-gpu[cuda]`) is used for launches where it is installed, since its call is the faster one.
+`cuda-bindings` (the extra `magpie-gpu[cuda]`) is used for launches where it is installed, since its call is the faster
+one.
 """
 
 from __future__ import annotations
@@ -11,74 +11,73 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from magpie.errors import GpuError, GpuErrorKind
+from magpie.errors import GpuErrorKind
+from magpie.runtime.drivers.gpu.api import Api, Function, Table
 
-__all__ = ["STICKY", "Api", "Attribute", "open_library"]
+__all__ = ["CudaApi", "fast_launch"]
 
 _int, _uint, _size, _ptr = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p
 _address = ctypes.c_uint64  # CUdeviceptr
 _P = ctypes.POINTER
 
-#: Every function that is called, with its parameters; the result is always a CUresult.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "cuInit": (_uint,),
-    "cuDriverGetVersion": (_P(_int),),
-    "cuDeviceGetCount": (_P(_int),),
-    "cuDeviceGet": (_P(_int), _int),
-    "cuDeviceGetName": (ctypes.c_char_p, _int, _int),
-    "cuDeviceGetUuid": (ctypes.c_char_p, _int),
-    "cuDeviceGetAttribute": (_P(_int), _int, _int),
-    "cuDeviceTotalMem_v2": (_P(_size), _int),
-    "cuDevicePrimaryCtxRetain": (_P(_ptr), _int),
-    "cuCtxSetCurrent": (_ptr,),
-    "cuCtxSynchronize": (),
-    "cuMemGetInfo_v2": (_P(_size), _P(_size)),
-    "cuMemAlloc_v2": (_P(_address), _size),
-    "cuMemAllocManaged": (_P(_address), _size, _uint),
-    "cuMemHostAlloc": (_P(_address), _size, _uint),
-    "cuMemFree_v2": (_address,),
-    "cuMemFreeHost": (_address,),
-    "cuMemsetD8Async": (_address, ctypes.c_ubyte, _size, _ptr),
-    "cuPointerGetAttribute": (_P(_int), _int, _address),
-    "cuMemcpyHtoD_v2": (_address, _ptr, _size),
-    "cuMemcpyDtoH_v2": (_ptr, _address, _size),
-    "cuMemcpyHtoDAsync_v2": (_address, _ptr, _size, _ptr),
-    "cuMemcpyDtoHAsync_v2": (_ptr, _address, _size, _ptr),
-    "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _ptr),
-    "cuModuleLoadDataEx": (_P(_ptr), ctypes.c_char_p, _uint, _P(_int), _P(_ptr)),
-    "cuModuleUnload": (_ptr,),
-    "cuModuleGetFunction": (_P(_ptr), _ptr, ctypes.c_char_p),
-    "cuFuncGetAttribute": (_P(_int), _int, _ptr),
-    "cuFuncSetAttribute": (_ptr, _int, _int),
-    "cuStreamCreate": (_P(_ptr), _uint),
-    "cuStreamDestroy_v2": (_ptr,),
-    "cuStreamWaitEvent": (_ptr, _ptr, _uint),
-    "cuStreamSynchronize": (_ptr,),
-    "cuEventCreate": (_P(_ptr), _uint),
-    "cuEventRecord": (_ptr, _ptr),
-    "cuEventSynchronize": (_ptr,),
-    "cuEventElapsedTime": (_P(ctypes.c_float), _ptr, _ptr),
-    "cuEventDestroy_v2": (_ptr,),
-    "cuGetErrorName": (_int, _P(ctypes.c_char_p)),
-    "cuGetErrorString": (_int, _P(ctypes.c_char_p)),
+_FUNCTIONS = {
+    "init": Function("cuInit", (_uint,)),
+    "driver_version": Function("cuDriverGetVersion", (_P(_int),)),
+    "device_count": Function("cuDeviceGetCount", (_P(_int),)),
+    "device": Function("cuDeviceGet", (_P(_int), _int)),
+    "device_name": Function("cuDeviceGetName", (ctypes.c_char_p, _int, _int)),
+    "device_uuid": Function("cuDeviceGetUuid", (ctypes.c_char_p, _int)),
+    "device_attribute": Function("cuDeviceGetAttribute", (_P(_int), _int, _int)),
+    "device_memory": Function("cuDeviceTotalMem_v2", (_P(_size), _int)),
+    "retain_context": Function("cuDevicePrimaryCtxRetain", (_P(_ptr), _int)),
+    "set_context": Function("cuCtxSetCurrent", (_ptr,)),
+    "synchronize": Function("cuCtxSynchronize", ()),
+    "memory_info": Function("cuMemGetInfo_v2", (_P(_size), _P(_size))),
+    "alloc": Function("cuMemAlloc_v2", (_P(_address), _size)),
+    "alloc_managed": Function("cuMemAllocManaged", (_P(_address), _size, _uint)),
+    "alloc_host": Function("cuMemHostAlloc", (_P(_address), _size, _uint)),
+    "free": Function("cuMemFree_v2", (_address,)),
+    "free_host": Function("cuMemFreeHost", (_address,)),
+    "set_bytes": Function("cuMemsetD8Async", (_address, ctypes.c_ubyte, _size, _ptr)),
+    "pointer_attribute": Function("cuPointerGetAttribute", (_P(_int), _int, _address)),
+    "copy_in": Function("cuMemcpyHtoD_v2", (_address, _ptr, _size)),
+    "copy_out": Function("cuMemcpyDtoH_v2", (_ptr, _address, _size)),
+    "copy_in_async": Function("cuMemcpyHtoDAsync_v2", (_address, _ptr, _size, _ptr)),
+    "copy_out_async": Function("cuMemcpyDtoHAsync_v2", (_ptr, _address, _size, _ptr)),
+    "copy_async": Function("cuMemcpyDtoDAsync_v2", (_address, _address, _size, _ptr)),
+    "load_module": Function("cuModuleLoadDataEx", (_P(_ptr), ctypes.c_char_p, _uint, _P(_int), _P(_ptr))),
+    "unload_module": Function("cuModuleUnload", (_ptr,)),
+    "module_function": Function("cuModuleGetFunction", (_P(_ptr), _ptr, ctypes.c_char_p)),
+    "function_attribute": Function("cuFuncGetAttribute", (_P(_int), _int, _ptr)),
+    "set_function_attribute": Function("cuFuncSetAttribute", (_ptr, _int, _int)),
+    "create_stream": Function("cuStreamCreate", (_P(_ptr), _uint)),
+    "destroy_stream": Function("cuStreamDestroy_v2", (_ptr,)),
+    "wait_event": Function("cuStreamWaitEvent", (_ptr, _ptr, _uint)),
+    "synchronize_stream": Function("cuStreamSynchronize", (_ptr,)),
+    "create_event": Function("cuEventCreate", (_P(_ptr), _uint)),
+    "record_event": Function("cuEventRecord", (_ptr, _ptr)),
+    "synchronize_event": Function("cuEventSynchronize", (_ptr,)),
+    "elapsed_time": Function("cuEventElapsedTime", (_P(ctypes.c_float), _ptr, _ptr)),
+    "destroy_event": Function("cuEventDestroy_v2", (_ptr,)),
+    # Its parameters are made once for a launch: see `gpu.launch`.
+    "launch": Function("cuLaunchKernel", (_ptr, *(_uint,) * 7, _ptr, _ptr, _ptr)),
+    "error_name": Function("cuGetErrorName", (_int, _P(ctypes.c_char_p))),
+    "error_string": Function("cuGetErrorString", (_int, _P(ctypes.c_char_p))),
 }
 
-
-class Attribute:
-    """Numbers of CUdevice_attribute, CUpointer_attribute and CUfunction_attribute that are asked for (cuda.h)."""
-
-    MAX_THREADS_PER_BLOCK = 1
-    MULTIPROCESSOR_COUNT = 16
-    COMPUTE_CAPABILITY_MAJOR = 75
-    COMPUTE_CAPABILITY_MINOR = 76
-    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
-    POINTER_DEVICE_ORDINAL = 9
-    FUNC_MAX_THREADS_PER_BLOCK = 0
-    FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-
+# CUdevice_attribute, CUpointer_attribute and CUfunction_attribute
+_ATTRIBUTES = {
+    "max_threads": 1,
+    "multiprocessors": 16,
+    "capability_major": 75,
+    "capability_minor": 76,
+    "max_shared": 97,  # by opting in
+    "pointer_device": 9,
+    "function_max_threads": 0,
+    "function_max_dynamic_shared": 8,
+}
 
 _K = GpuErrorKind
-#: CUresult -> kind, and what to do where the kind's own advice is too general.
 _KINDS: dict[int, GpuErrorKind] = {
     1: _K.ValidationFailed,
     2: _K.OutOfMemory,
@@ -113,13 +112,6 @@ _KINDS: dict[int, GpuErrorKind] = {
     804: _K.BackendUnavailable,
 }
 
-#: After these the device's context takes no more work in this process (CUDA driver API, CUresult).
-STICKY = frozenset({214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719})
-
-_GONE = (
-    "this process cannot use the device any more: start it again. Run the kernel with checked=True, or once with "
-    "MAGPIE_SANITIZE=1, to find the line and the work-item"
-)
 _HELP: dict[int, str] = {
     218: "please report it with what MAGPIE_DUMP=ptx prints",
     222: "the driver is older than this code: update it, or compile for an older architecture (arch='sm_70')",
@@ -129,72 +121,31 @@ _HELP: dict[int, str] = {
 }
 
 
-def _names() -> tuple[str, ...]:
-    if sys.platform == "win32":
-        return ("nvcuda.dll",)
-    return ("libcuda.so.1", "libcuda.so")
+class CudaApi(Api):
+    """libcuda."""
 
-
-def open_library(path: str | None = None) -> ctypes.CDLL:
-    """NVIDIA's library. Raises OSError where there is none."""
-    last: OSError | None = None
-    for name in (path,) if path is not None else _names():
-        try:
-            return ctypes.CDLL(name)
-        except OSError as error:
-            last = error
-    assert last is not None
-    raise last
-
-
-class Api:
-    """The library's functions. `name(...)` by attribute is the raw call; `call("name", ...)` raises on an error."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
-        self.functions: dict[str, Callable[..., int]] = {}
-        for name, parameters in _FUNCTIONS.items():
-            function = getattr(library, name)  # AttributeError: a driver older than CUDA 11
-            function.argtypes = parameters
-            function.restype = _int
-            self.functions[name] = function
-
-    def call(self, name: str, *args: Any, what: str = "") -> None:
-        """Call a function. Raises GpuError with the library's name for what went wrong."""
-        code = self.functions[name](*args)
-        if code:
-            raise self.error(code, what or name)
+    table = Table(
+        backend="ptx",
+        libraries=("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so"),
+        result="CUresult",
+        functions=_FUNCTIONS,
+        attributes=_ATTRIBUTES,
+        kinds=_KINDS,
+        sticky=frozenset({214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719}),
+        help=_HELP,
+    )
 
     def name(self, code: int) -> str:
-        """CUDA_ERROR_..., as cuda.h calls it."""
-        text = ctypes.c_char_p()
-        if self.functions["cuGetErrorName"](code, ctypes.byref(text)) or not text.value:
-            return f"CUresult {code}"
-        return text.value.decode()
+        return self._text("error_name", code) or self.unknown(code)
 
     def describe(self, code: int) -> str:
-        """The library's own sentence."""
+        return self._text("error_string", code)
+
+    def _text(self, function: str, code: int) -> str:
         text = ctypes.c_char_p()
-        if self.functions["cuGetErrorString"](code, ctypes.byref(text)) or not text.value:
+        if self.functions[function](code, ctypes.byref(text)) or not text.value:
             return ""
         return text.value.decode()
-
-    def error(self, code: int, what: str, help: str | None = None) -> GpuError:
-        """The error for a CUresult that came back from ``what``."""
-        kind = _KINDS.get(code, GpuErrorKind.DriverError)
-        said = self.describe(code)
-        message = f"{what}: {self.name(code)}" + (f", {said}" if said else "")
-        if help is None:
-            help = _HELP.get(code, _GONE if code in STICKY else None)
-        diagnostic = "MPG_LAUNCH_1010" if kind is GpuErrorKind.OutOfMemory else None
-        return GpuError(kind, "ptx", message, code, diagnostic=diagnostic, help=help)
-
-    # --- values --------------------------------------------------------------------------------------------------
-    def number(self, name: str, *args: Any, type_: Any = _int) -> int:
-        """What a function gives through its first parameter."""
-        out = type_()
-        self.call(name, ctypes.byref(out), *args)
-        return out.value or 0
 
 
 def fast_launch() -> Callable[..., Any] | None:

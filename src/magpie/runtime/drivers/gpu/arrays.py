@@ -1,8 +1,8 @@
-"""Arrays of torch, CuPy, JAX, numba and others in CUDA memory, as mp arrays on the same memory: nothing is copied.
+"""Arrays of torch, CuPy, JAX, numba and others in GPU memory, as mp arrays on the same memory: nothing is copied.
 
-What tells of them is `__cuda_array_interface__`; torch is asked itself, since the interface has no name for bfloat16. A
-launch is ordered with the library's current stream: it runs after what that has queued, and what is queued there later
-runs after it.
+What tells of them is `__cuda_array_interface__`, which builds for ROCm have under the same name; torch is asked itself,
+since the interface has no name for bfloat16. A launch is ordered with the library's current stream: it runs after what
+that has queued, and what is queued there later runs after it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from magpie.runtime.buffer import Buffer, ForeignMemory
 if TYPE_CHECKING:
     from magpie.runtime.device import Device
 
-__all__ = ["cuda_array"]
+__all__ = ["device_array"]
 
+#: Backends whose devices other libraries' arrays may lie on.
+_BACKENDS = ("ptx", "hip")
 _LEGACY = (None, 0, 1)  # the ways in which the interface says: the default stream
 
 
-def cuda_array(value: Any, name: str) -> Buffer | None:
-    """The mp array on the memory of `value`; None where that is not CUDA memory, or nothing here can reach it.
+def device_array(value: Any, name: str) -> Buffer | None:
+    """The mp array on the memory of `value`; None where that is no GPU's, or nothing here can reach it.
 
     Raises LaunchTypeError or LaunchValueError naming the parameter.
     """
@@ -75,10 +77,11 @@ def _torch(tensor: Any, name: str) -> Buffer | None:
     kind = str(tensor.dtype).removeprefix("torch.")
     type_ = bf16 if kind == "bfloat16" else as_type(kind)
     size = type_.itemsize
-    device = _device(tensor.device.index)
+    torch = sys.modules["torch"]
+    device = _device("hip" if getattr(torch.version, "hip", None) else "ptx", tensor.device.index)
     if device is None:
         return None
-    stream = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
+    stream = torch.cuda.current_stream(tensor.device).cuda_stream
     strides = tuple(s * size for s in tensor.stride())
     return _made(device, tensor.data_ptr(), type_, tuple(tensor.shape), strides, False, stream, name)
 
@@ -106,22 +109,27 @@ def _made(
             help="pass a contiguous copy",
         )
     if stream not in _LEGACY:
-        device.driver.follow(stream)  # type: ignore[attr-defined]  # only the CUDA driver's arrays come here
+        device.driver.follow(stream)
     memory = ForeignMemory.of(device)
     return Buffer(memory, type_, shape, tuple(s // size for s in strides), address, writable=not read_only)
 
 
-def _device(index: int) -> Device | None:
+def _device(backend: str, index: int) -> Device | None:
     from magpie.runtime.dispatch import runtime
 
-    found = runtime().of_backend("ptx")
+    found = runtime().of_backend(backend)
     return found[index] if index < len(found) else None
 
 
 def _device_of(address: int) -> Device | None:
     """The device whose memory an address is; an empty array has none, and the first will do."""
-    first = _device(0)
-    if first is None or not address:
-        return first
-    ordinal: int | None = first.driver.owner_of(address)  # type: ignore[attr-defined]
-    return None if ordinal is None else _device(ordinal)
+    for backend in _BACKENDS:
+        first = _device(backend, 0)
+        if first is None:
+            continue
+        if not address:
+            return first
+        ordinal = first.driver.owner_of(address)
+        if ordinal is not None:
+            return _device(backend, ordinal)
+    return None

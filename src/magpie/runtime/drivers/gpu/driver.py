@@ -1,0 +1,299 @@
+"""The driver of a stream-based GPU API: memory, streams and launches, as CUDA and HIP have them.
+
+A vendor's driver says how its library is opened, what a device is like and how one is made current; everything else is
+the same. Work goes to the legacy default stream unless a launch names one, and streams made here wait for it and it for
+them, so that copies and launches of one program run in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from magpie.backends.base import Artifact
+from magpie.errors import GpuError, GpuErrorKind
+from magpie.runtime.driver import Allocation, DeviceInfo, Dims, Driver, MemoryHint
+from magpie.runtime.drivers.gpu.api import Api, open_library
+from magpie.runtime.drivers.gpu.streams import DeviceEvent, DeviceStream
+
+__all__ = ["GpuDriver"]
+
+_MANAGED_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal
+# Borrowed memory: the smallest piece, and how many bytes of each size are kept.
+_SMALLEST = 4096
+_KEPT = 64 << 20
+
+_HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, and hipHostMalloc's
+
+
+class _Thread(threading.local):
+    """What the driver knows of one thread."""
+
+    device = -1
+    streams: frozenset[int] = frozenset()
+
+
+class GpuDriver(Driver):
+    """The devices of one vendor. ``library`` is a path for tests; None: what the system has."""
+
+    api_type: ClassVar[type[Api]]
+    #: How users call the API, and the vendor.
+    title: ClassVar[str]
+    vendor: ClassVar[str]
+
+    def __init__(self, library: str | None = None) -> None:
+        super().__init__()
+        self._path = library
+        self._api: Api | None = None
+        self._lock = threading.Lock()
+        #: What this thread has made current, and which streams of others its next launch follows.
+        self.thread = _Thread()
+        self._count = 0
+        self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
+        #: This process is a fork of one that used the library, whose state the library does not let a child have.
+        self.forked = False
+        #: The kernel launched last: an error that comes later is most often its own.
+        self.last = ""
+
+    # --- devices -------------------------------------------------------------------------------------------------
+    def probe(self) -> str | None:
+        table = self.api_type.table
+        names = table.libraries if self._path is None else (self._path,)
+        try:
+            api = self.api_type(open_library(names))
+        except OSError as error:
+            if "No such file" in str(error) and _names_one_of(error, names):
+                return f"{self.vendor}'s driver library ({table.libraries[0]}) is not installed"
+            return f"{self.vendor}'s driver library cannot be loaded: {error}"
+        except AttributeError as error:
+            return f"{self.vendor}'s driver is too old: {error}"
+        code = api.functions["init"](0)
+        if code:
+            said, name = api.describe(code), api.name(code)
+            return f"{table.functions['init'].name}: {name}" + (f", {said}" if said and said != name else "")
+        out = ctypes.c_int()
+        code = api.functions["device_count"](ctypes.byref(out))
+        if code:
+            return f"{table.functions['device_count'].name}: {api.name(code)}"
+        self._count = out.value
+        if self._count == 0:
+            return f"there is no {self.vendor} device"
+        self._api = api
+        if hasattr(os, "register_at_fork"):
+            mine = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _forked(mine))
+        return None
+
+    @property
+    def system_library(self) -> bool:
+        """Whether the library is the one that other packages in this process use."""
+        return self._path is None
+
+    @property
+    def many(self) -> bool:
+        """Whether there are several devices: then others may change a thread's current one behind our back."""
+        return self._count > 1
+
+    @property
+    def api(self) -> Api:
+        """The library, once probed."""
+        assert self._api is not None
+        return self._api
+
+    def devices(self) -> Sequence[DeviceInfo]:
+        return tuple(self._info(n) for n in range(self._count))
+
+    @abstractmethod
+    def _info(self, index: int) -> DeviceInfo:
+        """What the library tells of a device."""
+
+    @abstractmethod
+    def _make_current(self, device: int) -> None:
+        """Make the device current on this thread."""
+
+    def _attribute(self, name: str, ordinal: int) -> int:
+        """A device's attribute, by our name."""
+        return self.api.number("device_attribute", self.api.table.attributes[name], ordinal)
+
+    def _named(self, ordinal: int) -> tuple[str, str]:
+        """A device's name and UUID; the latter is empty where the library does not tell."""
+        name, uuid = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
+        self.api.call("device_name", name, len(name), ordinal)
+        code = self.api.functions["device_uuid"](uuid, ordinal)
+        return name.value.decode("utf-8", "replace"), "" if code else uuid.raw.hex()
+
+    def enter(self, device: int) -> Api:
+        """Make the device current on this thread."""
+        if self.many or self.thread.device != device:
+            if self.forked:
+                raise GpuError(
+                    GpuErrorKind.BackendUnavailable,
+                    self.id,
+                    f"{self.title} cannot be used in a child made by fork of a process that used it",
+                    help="start the child before the first launch, or with multiprocessing's method 'spawn'",
+                )
+            self._make_current(device)
+            self.thread.device = device
+        return self.api
+
+    # --- memory --------------------------------------------------------------------------------------------------
+    def alloc(self, device: int, nbytes: int, hint: MemoryHint = MemoryHint.Auto, *, zero: bool = False) -> Allocation:
+        """Memory at a multiple of 256 bytes. Unified memory is managed; Staging and Cached are pinned on the host."""
+        api = self.enter(device)
+        size = max(1, nbytes)
+        what = f"an array of {nbytes:,} bytes"
+        out = ctypes.c_uint64()
+        flags: tuple[int, ...] = ()
+        name, free = "alloc", "free"
+        if hint is MemoryHint.Unified:
+            name, flags = "alloc_managed", (_MANAGED_GLOBAL,)
+        elif hint in (MemoryHint.Staging, MemoryHint.Cached):
+            name, flags, free = "alloc_host", (_HOST_PORTABLE_MAPPED,), "free_host"
+        code = api.functions[name](ctypes.byref(out), size, *flags)
+        if code and self._empty_pool(device):
+            code = api.functions[name](ctypes.byref(out), size, *flags)
+        if code:
+            raise self.failed(code, what)
+        allocation = Allocation(out.value, nbytes, free)
+        self.stats.live[id(allocation)] = nbytes
+        if zero:
+            api.call("set_bytes", out.value, 0, size, None)
+        return allocation
+
+    def free(self, device: int, allocation: Allocation) -> None:
+        """Give memory back; the library waits for the work that uses it."""
+        self.stats.live.pop(id(allocation), None)
+        try:
+            self.enter(device).functions[allocation.owner](allocation.address)
+        except (GpuError, TypeError, AttributeError):  # a finalizer: the context is lost, or the interpreter ends
+            return
+
+    def borrow(self, device: int, nbytes: int) -> Allocation:
+        """Memory from the pool: the library's own allocation and release take longer than a small launch."""
+        size = 1 << (max(_SMALLEST, nbytes) - 1).bit_length()
+        try:
+            return self._pool[device, size].pop()
+        except (KeyError, IndexError):
+            return self.alloc(device, size)
+
+    def give_back(self, device: int, allocation: Allocation) -> None:
+        """To the pool. A launch that still reads it is no danger: `copy_in` waits for it, and comes first."""
+        kept = self._pool.setdefault((device, allocation.nbytes), [])
+        if len(kept) * allocation.nbytes < _KEPT:
+            kept.append(allocation)
+        else:
+            self.free(device, allocation)
+
+    def _empty_pool(self, device: int) -> bool:
+        """Release what is kept for copies; whether there was anything."""
+        found = False
+        for (owner, _), kept in list(self._pool.items()):
+            while owner == device and kept:
+                try:
+                    self.free(device, kept.pop())
+                except IndexError:  # another thread took it
+                    break
+                found = True
+        return found
+
+    def copy_in(self, device: int, address: int, host: int, nbytes: int) -> None:
+        if nbytes:
+            self.checked(device, "copy_in", address, host, nbytes)
+
+    def copy_out(self, device: int, host: int, address: int, nbytes: int) -> None:
+        if nbytes:
+            self.checked(device, "copy_out", host, address, nbytes)
+
+    def copy(self, device: int, to: int, source: int, nbytes: int) -> None:
+        if nbytes:
+            self.checked(device, "copy_async", to, source, nbytes, None)
+
+    def memory_available(self, device: int) -> int:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.enter(device).call("memory_info", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    # --- streams -------------------------------------------------------------------------------------------------
+    def create_stream(self, device: int) -> Any:
+        return DeviceStream(self, device)
+
+    def synchronize(self, device: int, stream: Any = None) -> None:
+        if stream is None:
+            self.checked(device, "synchronize")
+        else:
+            self.checked(device, "synchronize_stream", stream.handle)
+
+    def record_event(self, device: int, stream: Any) -> Any:
+        return DeviceEvent(self, device, 0 if stream is None else stream.handle)
+
+    # --- other libraries' arrays and streams -------------------------------------------------------------------------
+    def owner_of(self, address: int) -> int | None:
+        out = ctypes.c_int()
+        self.enter(0)
+        which = self.api.table.attributes["pointer_device"]
+        code = self.api.functions["pointer_attribute"](ctypes.byref(out), which, address)
+        return None if code else out.value
+
+    def follow(self, stream: int) -> None:
+        self.thread.streams |= {stream}
+
+    def followed(self) -> frozenset[int]:
+        found, self.thread.streams = self.thread.streams, frozenset()
+        return found
+
+    def wait(self, device: int, waiting: int, other: int) -> None:
+        """Work that is queued from now on in one stream waits for what another has queued."""
+        event = DeviceEvent(self, device, other)
+        self.api.call("wait_event", waiting, event.handle, 0)
+
+    def checked(self, device: int, name: str, *args: Any) -> None:
+        """A call that also reports what earlier launches did wrong."""
+        code = self.enter(device).functions[name](*args)
+        if code:
+            raise self.failed(code, self.api.table.functions[name].name)
+
+    def failed(self, code: int, what: str) -> GpuError:
+        """The error for an error code, with the kernel that it most likely belongs to."""
+        kind = self.api.error(code, what).kind
+        if self.last and kind in (GpuErrorKind.LaunchFailed, GpuErrorKind.TimeoutExpired):
+            what = f"{what}, after a launch of kernel {self.last!r}"
+        return self.api.error(code, what)
+
+    # --- code ----------------------------------------------------------------------------------------------------
+    #: Bytes of shared memory that a kernel may have without opting in; None: there is no opting in.
+    free_shared: ClassVar[int | None] = None
+
+    @abstractmethod
+    def load_module(self, code: bytes) -> tuple[int, int, str]:
+        """Load code on the current device: the error code, the module, and what the library's log says."""
+
+    @abstractmethod
+    def check_grid(self, grid: Dims, block: Dims) -> None:
+        """Raises LaunchValueError for a grid or workgroup that no device of this vendor takes."""
+
+    def quick_launch(self) -> Callable[..., Any] | None:
+        """A launch function that is faster than one by ctypes; None where there is none."""
+        return None
+
+    def load(self, device: int, artifact: Artifact, **options: Any) -> Any:
+        from magpie.runtime.drivers.gpu.launch import GpuKernel
+
+        return GpuKernel(self, device, artifact)
+
+
+def _forked(driver: weakref.ref[GpuDriver]) -> None:
+    """In a new child: what its threads enter now is not what the parent's had entered."""
+    found = driver()
+    if found is not None:
+        found.forked = True
+        found.thread.device = -1
+
+
+def _names_one_of(error: OSError, names: Sequence[str]) -> bool:
+    """Whether the file that a loader could not open is one of these, and not one that it needs in turn."""
+    return str(error).partition(":")[0] in names
