@@ -8,7 +8,7 @@ import pytest
 import magpie as mp
 
 from . import oracle as o
-from .harness import Run, case, empty
+from .harness import Run, case, empty, targets
 from .oracle import BOOL, FLOATS, INTS, NUMS, SIGNED, UNSIGNED, values
 
 GREAT = 1 << 20
@@ -285,9 +285,17 @@ def test_u8_arithmetic_stays_u8():
 
 @case()
 def test_shape_strides_size_ndim_len():
-    base = np.zeros((12, 40), np.float32)
-    x = base[2:8:2, ::4]
-    return Run(k_shape_and_strides, (x, empty(7, mp.i64)), {1: np.array([3, 10, 80, 4, 30, 2, 3])}, grid=1, block=1)
+    x = np.zeros((3, 10), np.float32)
+    return Run(k_shape_and_strides, (x, empty(7, mp.i64)), {1: np.array([3, 10, 10, 1, 30, 2, 3])}, grid=1, block=1)
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda t: t.name)
+def test_strides_are_those_of_the_view(target):
+    # (a device with memory of its own gets a compact copy of a NumPy array, which has the strides of the copy)
+    x = mp.zeros((12, 40), mp.f32, device=target.device)[2:8:2, ::4]
+    out = mp.zeros(7, mp.i64, device=target.device)
+    k_shape_and_strides[1, 1](x, out)
+    assert mp.to_numpy(out).tolist() == [3, 10, 80, 4, 30, 2, 3]
 
 
 @case(dtypes=(*SIGNED, mp.f32))

@@ -102,6 +102,12 @@ class Uniformity:
         """How far the work-items of a workgroup agree on reaching ``node``."""
         return max((self._context_level(c)[0] for c in self._chain(node)), default=Level.CONST)
 
+    def reach(self, node: Node) -> tuple[Level, bool]:
+        """The `control_level` of ``node``, those counted who return on an earlier trip of a loop around it, and whether
+        it holds only if no work-item races with the reads behind it."""
+        found = [self._context_level(c) for c in _around(self, node)]
+        return max((level for level, _, _ in found), default=Level.CONST), any(unknown for _, unknown, _ in found)
+
     def reason(self, node: Node) -> list[tuple[str, Loc | None]]:
         """Why ``node`` is not uniform: from its value back to what makes work-items differ."""
         chain: list[tuple[str, Loc | None]] = []
@@ -415,7 +421,8 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
 
 
 def _around(found: Uniformity, barrier: Node) -> list[_Context]:
-    """What decides who reaches ``barrier``: its control, and for each loop around it who returns on an earlier trip."""
+    """What decides who reaches ``barrier``, or another node: its control, and for each loop around it who returns on an
+    earlier trip."""
     result = []
     for context in found._chain(barrier):
         result.append(context)

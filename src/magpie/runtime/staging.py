@@ -95,10 +95,10 @@ class _Stage:
         import numpy as np
 
         for n, (other, data, allocation, other_name, other_written) in enumerate(self.copies):
-            if not np.may_share_memory(array, other) or not (written or other_written):
-                continue
-            same = array.shape == other.shape and array.strides == other.strides
+            same = array.shape == other.shape and array.strides == other.strides and array.itemsize == other.itemsize
             if not same or array.ctypes.data != other.ctypes.data:
+                if not (written or other_written) or not np.may_share_memory(array, other):
+                    continue
                 low, high = host_span(array, array.ctypes.data)
                 other_low, other_high = host_span(other, other.ctypes.data)
                 if low < other_high and other_low < high:

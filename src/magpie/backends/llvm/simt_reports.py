@@ -57,7 +57,7 @@ class ReportingSimt(Simt):
         elif node.op == "trap":
             self.append(self.site(node, "trap", message=node.attrs.get("message")), [])
         elif self.checked:  # asserts run in checked mode only
-            site = self.site(node, "assert", message=node.attrs.get("message"))
+            site = self.site(node, node.attrs.get("kind", "assert"), message=node.attrs.get("message"))
             self.append_unless(args[0], site, [])
 
     def site(self, node: Node, kind: str, **more: object) -> int:

@@ -20,12 +20,14 @@ _TRIPLE = "nvptx64-nvidia-cuda"
 def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Options) -> PtxKernel:
     """The kernel's module. Raises CompileError where it asks for more than the architecture has."""
     from magpie.passes import prepare
+    from magpie.passes.checked_uniform import check_uniform
 
     if options.subgroup_size not in (0, 32):
         raise CompileError(
             [Diagnostic("MPG_PTX_2002", f"a subgroup is a warp of 32, not of {options.subgroup_size}", kernel.loc)]
         )
-    emitted = PtxKernel(kernel, prepare(kernel), layout, target, options)
+    ready = check_uniform(prepare(kernel)) if options.checked else prepare(kernel)
+    emitted = PtxKernel(kernel, ready, layout, target, options)
     size = emitted.info["static_shared"]
     if size > target.shared:
         where = next((s.loc for s in kernel.shared if s.loc is not None), kernel.loc)
