@@ -15,7 +15,7 @@ from magpie.dtypes import by_name
 from magpie.errors import GpuError, GpuErrorKind
 
 if TYPE_CHECKING:
-    from magpie.backends.cpu.abi import Record
+    from magpie.backends.record_format import Record
     from magpie.runtime.driver import Dims
 
 __all__ = ["report"]

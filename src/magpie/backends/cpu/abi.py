@@ -21,18 +21,15 @@ Arena
     No initialisation is needed between launches.
 
 Records
-    What `assert`, `print` and checked mode report. The buffer is `RECORD_HEADER` words, then records of
-    ``RECORD_WORDS + n`` words: see `read_records`. The driver clears the header before a launch (`clear_records`).
+    What `assert`, `print` and checked mode report: see `magpie.backends.record_format`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from magpie.ir.layout import KernelLayout
-from magpie.records import record
 
 __all__ = [
     "ARENA_ALIGN",
@@ -41,15 +38,10 @@ __all__ = [
     "EXTENT_WORD",
     "GRID_WORD",
     "ITEMS_WORD",
-    "RECORD_HEADER",
-    "RECORD_WORDS",
     "STREAM_WORD",
-    "Record",
     "arena_bytes",
-    "clear_records",
     "dynamic_extents",
     "launch_block_size",
-    "read_records",
 ]
 
 ENTRY = "kernel_range"
@@ -59,12 +51,6 @@ STREAM_WORD = 6
 ITEMS_WORD = 7
 EXTENT_WORD = 8
 ARENA_ALIGN = 64
-
-# Header words of the record buffer: capacity in words after the header, words used (may exceed the capacity: those
-# records were dropped), and two reserved.
-RECORD_HEADER = 4
-# Words of a record before its values: site number | (value words << 32), linear workgroup, linear local id.
-RECORD_WORDS = 3
 
 
 def dynamic_extents(layout: KernelLayout) -> int:
@@ -100,36 +86,3 @@ def arena_bytes(info: dict[str, Any], block: tuple[int, int, int], extents: Sequ
         at += rank
         total += _round(size)
     return total * int(arena["batch"])
-
-
-@record
-class Record:
-    """One report: `site` is an index into ``info["sites"]``; `values` are raw 64-bit words (floats as f64 bits)."""
-
-    site: int
-    workgroup: int
-    local_id: int
-    values: tuple[int, ...]
-
-
-def clear_records(buffer: Any, nbytes: int) -> None:
-    """Write an empty header into a writable ``buffer`` of ``nbytes``."""
-    struct.pack_into("<4Q", buffer, 0, nbytes // 8 - RECORD_HEADER, 0, 0, 0)
-
-
-def read_records(buffer: Any) -> tuple[list[Record], bool]:
-    """The records in the order in which they were written, and whether some did not fit."""
-    return list(_records(buffer)), struct.unpack_from("<2Q", buffer, 0)[1] > struct.unpack_from("<Q", buffer, 0)[0]
-
-
-def _records(buffer: Any) -> Iterator[Record]:
-    capacity, used = struct.unpack_from("<2Q", buffer, 0)
-    at, end = RECORD_HEADER, RECORD_HEADER + min(capacity, used)
-    while at + RECORD_WORDS <= end:
-        head, workgroup, local_id = struct.unpack_from("<3Q", buffer, 8 * at)
-        count = head >> 32
-        at += RECORD_WORDS
-        if head == 0 or at + count > end:
-            return  # a record that did not fit: its head was never written
-        yield Record((head & 0xFFFFFFFF) - 1, workgroup, local_id, struct.unpack_from(f"<{count}Q", buffer, 8 * at))
-        at += count

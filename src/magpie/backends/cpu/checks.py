@@ -5,9 +5,9 @@ A failing access is recorded and skipped, and execution goes on: leaving before 
 
 from __future__ import annotations
 
-from magpie.backends.cpu import abi
 from magpie.backends.cpu.memory import MemoryMixin
 from magpie.backends.cpu.values import Mask, Value
+from magpie.backends.record_format import RECORD_HEADER, RECORD_WORDS
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node
 
@@ -145,7 +145,7 @@ class ChecksMixin(MemoryMixin):
 
 
 def _writer(name: str, count: int) -> str:
-    size = abi.RECORD_WORDS + count
+    size = RECORD_WORDS + count
     args = ", ".join(f"i64 %{x}" for x in ("buffer", "head", "group", "item", *(f"x{k}" for k in range(count))))
     lines = [
         f"define internal void @{name}({args}) nounwind noinline {{",
@@ -161,7 +161,7 @@ def _writer(name: str, count: int) -> str:
         "  %fits = icmp ule i64 %last, %capacity",
         "  br i1 %fits, label %write, label %done",
         "write:",
-        f"  %start = add i64 %at, {abi.RECORD_HEADER}",
+        f"  %start = add i64 %at, {RECORD_HEADER}",
         "  %q = getelementptr i64, ptr %p, i64 %start",
     ]
     for k, value in enumerate(["%group", "%item", *(f"%x{k}" for k in range(count))]):

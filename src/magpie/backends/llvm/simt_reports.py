@@ -1,18 +1,18 @@
 """What a work-item of a GPU target reports: `print`, failed asserts, traps and, in checked mode, faults (RULES 17).
 
-Reports go into the record buffer that the cpu target has too (`magpie.backends.cpu.abi`): the host prints them, or
-raises the error with the source line, when the launch is done. A faulting access is recorded and skipped, a load gives
-0, and the work-item goes on: leaving before a barrier would hang the others.
+Reports go into the record buffer that the cpu target has too (`magpie.backends.record_format`): the host prints them,
+or raises the error with the source line, when the launch is done. A faulting access is recorded and skipped, a load
+gives 0, and the work-item goes on: leaving before a barrier would hang the others.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
-from magpie.backends.cpu.abi import RECORD_HEADER, RECORD_WORDS
 from magpie.backends.llvm.emitter import constant, element
 from magpie.backends.llvm.simt import Simt
+from magpie.backends.record_format import RECORD_HEADER, RECORD_WORDS
 from magpie.dtypes import DType, index
 from magpie.ir.nodes import Node
 
@@ -26,9 +26,10 @@ class ReportingSimt(Simt):
 
     checked = False
 
-    # The address space of buffers, as it stands behind a pointer type, and the scope of the whole device.
+    # The address space of buffers, as it stands behind a pointer type.
     buffer_space = " addrspace(1)"
-    device_scope = 'syncscope("device") '
+    # What this target calls the scopes "workgroup", "subgroup" and "device", as LLVM writes them before an order.
+    scopes: ClassVar[dict[str, str]]
 
     def __init__(self, *args: Any, checked: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,7 +83,7 @@ class ReportingSimt(Simt):
         """Append a record."""
         c, count = self.c, len(values)
         name = f"record.{count}"
-        c.module.helper(name, lambda: _writer(name, count, self.buffer_space, self.device_scope))
+        c.module.helper(name, lambda: _writer(name, count, self.buffer_space, self.scopes["device"]))
         words = [self.word(t, v) for t, v in values]
         head = (site + 1) | count << 32
         parts = (self.record_buffer(), str(head), self.linear_group(), self.linear_local_id(), *words)

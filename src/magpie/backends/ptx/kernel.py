@@ -1,166 +1,72 @@
-"""A kernel as an LLVM module for NVPTX: the entry, its parameters, coordinates and memory.
-
-Parameters stand in the order of the layout, so that the argument block of the layout is the one that `cuLaunchKernel`
-takes: of a buffer its address, extents and strides; scalars by themselves; structs by value. Behind them come the
-extents of dynamic shared arrays, and the address of the record buffer where something is reported.
-"""
+"""A kernel as an LLVM module for NVPTX: what is CUDA's in it."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from typing import ClassVar
 
 from magpie.backends.base import Options
 from magpie.backends.llvm.elementwise import Ops
-from magpie.backends.llvm.emitter import Module, constant, memory_element
+from magpie.backends.llvm.simt_kernel import DeviceKernel
+from magpie.backends.llvm.simt_subgroups import bool_kind
 from magpie.backends.ptx.arch import STATIC_SHARED, Arch
-from magpie.backends.ptx.atomics import AtomicSimt
+from magpie.backends.ptx.lanes import WARP, redux
 from magpie.backends.ptx.math import PtxOps
-from magpie.dtypes import DType, StructType, bf16, by_name, f16
-from magpie.ir.layout import BufferField, KernelLayout, ScalarField, scalar_places
-from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, SharedArray, walk
+from magpie.dtypes import DType
+from magpie.ir.layout import KernelLayout
+from magpie.ir.nodes import Kernel
 
-__all__ = ["PtxKernel", "entry_name"]
-
-GLOBAL, SHARED = " addrspace(1)", " addrspace(3)"
-FAST = "reassoc nsz arcp contract afn "
-
-# Each array in shared memory begins at a multiple of this: the widest access of a thread.
-_ALIGN = 16
+__all__ = ["PtxKernel"]
 
 # What PTX before 8.1 takes as parameters, in bytes.
 _SMALL_PARAMETERS = 4096
 
 _SREG = {"thread_id": "tid", "workgroup_id": "ctaid", "workgroup_size": "ntid", "num_workgroups": "nctaid"}
-# Limits of CUDA, exclusive: a grid has up to 2**31 - 1 blocks along x and 65,535 along y and z.
-_MOST = {
-    "thread_id": (1024, 1024, 64),
-    "workgroup_size": (1025, 1025, 65),
-    "workgroup_id": ((1 << 31) - 1, 65535, 65535),
-    "num_workgroups": (1 << 31, 65536, 65536),
-}
 
 
-def entry_name(kernel: str) -> str:
-    """The symbol of a kernel's entry."""
-    return "magpie_" + re.sub(r"\W", "_", kernel, flags=re.ASCII)
-
-
-class PtxKernel(AtomicSimt):
+class PtxKernel(DeviceKernel):
     """Emits one kernel. ``original`` is the kernel, ``ready`` what `magpie.passes.prepare` makes of it."""
+
+    lanes = WARP
+    scopes: ClassVar = {
+        "workgroup": 'syncscope("block") ',
+        "subgroup": 'syncscope("block") ',
+        "device": 'syncscope("device") ',
+    }
+    static_shared = STATIC_SHARED
+    # A grid has up to 2**31 - 1 blocks along x and 65,535 along y and z.
+    most: ClassVar = {
+        "thread_id": (1024, 1024, 64),
+        "workgroup_size": (1025, 1025, 65),
+        "workgroup_id": ((1 << 31) - 1, 65535, 65535),
+        "num_workgroups": (1 << 31, 65536, 65536),
+    }
 
     def __init__(self, original: Kernel, ready: Kernel, layout: KernelLayout, arch: Arch, options: Options) -> None:
         self.arch = arch
-        self.redux = arch.number >= 80
-        module = Module()
-        super().__init__(ready, module, fast=FAST if original.fastmath else "", checked=options.checked)
-        self.original = original
-        self.layout = layout
-        self.fields = {p.name: p for p in layout.params}
-        self.names = {p.name: f"%a{k}" for k, p in enumerate(layout.params)}
-        self.shared_fields = {s.name: s for s in layout.shared}
-        self.cached: dict[str, str] = {}
-        self.shared_plan: dict[Array, str] = {}
-        self.info: dict[str, Any] = {"entry": entry_name(original.name), "arch": arch.name}
         self.ptx = arch.ptx
-        self.prepare_masks(ready)
-        start = self.c.block("start")
-        self.c.place(start)
-        self.plan_shared()
-        if self.crosses:
-            self.mask = self.entry_mask()
-        self.body()
-        self.c.ret()
-        self.c.entry.end = f"  br label %{start.label}"
-        module.functions.append(self.c.function(self.header()))
-        self.info["sites"] = self.sites
-        self.info["records"] = bool(self.sites)
-        self.text = module.text()
+        super().__init__(original, ready, layout, arch.name, options)
 
     def operations(self, fast: str, native_half: bool) -> Ops:
         return PtxOps(self.c, fast=fast, number=self.arch.number)
 
     # --- the entry -----------------------------------------------------------------------------------------------
     def header(self) -> str:
-        params: list[str] = []
-        facts = self.kernel.facts
-        buffers = {b.name: b for b in self.kernel.buffers}
-        # What is waited for is written by others; and LLVM cannot select an atomic read of constant memory.
-        watched = {n.attrs["array"].name for n in walk(self.kernel.body) if n.op == "atomic_load"}
-        for p in self.layout.params:
-            name = self.names[p.name]
-            if isinstance(p, BufferField):
-                # (LLVM adds readonly by itself, and of both it makes a read through the constant cache.)
-                marks = ["noalias"] if facts.noalias and p.name not in watched else []
-                access = buffers[p.name].access if p.name in buffers else "none"
-                if p.name not in watched:
-                    marks += {"read": ["readonly"], "write": ["writeonly"], "none": ["readnone"]}.get(access, [])
-                align = _ALIGN if p.name in facts.aligned else self.natural(p.name)
-                params.append(" ".join([f"ptr{GLOBAL}", *marks, f"align {align}", name]))
-                params += [f"i64 {name}.n{d}" for d in range(p.rank)] + [f"i64 {name}.s{d}" for d in range(p.rank)]
-            elif p.leaves or p.type == "struct":
-                params.append(f"ptr byval([{p.size} x i8]) align {self.natural(p.name)} {name}")
-            else:
-                params.append(f"{_parameter_type(p)} {name}")
-        for s in self.layout.shared:
-            if s.dynamic:
-                params += [f"i64 {self.extent_name(s.name, d)}" for d in range(len(s.extents))]
-        if self.sites:
-            params.append("i64 %records")
+        parameters = self.parameters()
         if self.layout.size > _SMALL_PARAMETERS - 256:
             self.ptx = max(self.ptx, 81)
         size = self.kernel.known_workgroup
         # Without a size ptxas may give a thread more registers than a block of 1,024 has.
         limit = f'"nvvm.maxntid"="{1024}"' if size is None else f'"nvvm.reqntid"="{size[0]},{size[1]},{size[2]}"'
-        return f"define ptx_kernel void @{self.info['entry']}({', '.join(params)}) nounwind {limit}"
-
-    def natural(self, name: str) -> int:
-        """The alignment that a parameter's type gives."""
-        type_ = next(p.type for p in self.original.params if p.name == name)
-        return type_.align if isinstance(type_, StructType) else type_.itemsize
-
-    def extent_name(self, array: str, dim: int) -> str:
-        return f"%shared.{list(self.shared_fields).index(array)}.{dim}"
-
-    # --- coordinates ---------------------------------------------------------------------------------------------
-    def in_entry(self, text: str) -> str:
-        """A value made once, in the entry block."""
-        found = self.cached.get(text)
-        if found is None:
-            found = self.cached[text] = self.c.op_in(self.c.entry, text)
-        return found
+        return f"define ptx_kernel void @{self.info['entry']}({parameters}) nounwind {limit}"
 
     def special(self, op: str, dim: int) -> str:
-        """A special register as an i32."""
         name = f"llvm.nvvm.read.ptx.sreg.{_SREG[op]}.{'xyz'[dim]}"
         self.c.module.declare(name, "i32", "")
-        size = self.kernel.known_workgroup
-        low = 1 if op in ("workgroup_size", "num_workgroups") else 0
-        most = size[dim] if op == "thread_id" and size is not None else _MOST[op][dim]
+        low, most = self.bounds(op, dim)
         return self.in_entry(f"call range(i32 {low}, {most}) i32 @{name}()")
 
-    def coordinate(self, op: str, dim: int) -> str:
-        size = self.kernel.known_workgroup
-        if size is not None and op == "workgroup_size":
-            return str(size[dim])
-        if size is not None and op == "thread_id" and size[dim] == 1:
-            return "0"
-        return self.in_entry(f"zext nneg i32 {self.special(op, dim)} to i64")
-
-    def global_id(self, dim: int) -> str:
-        if not self.kernel.facts.small:  # fewer than 2**31 work-items in all
-            return super().global_id(dim)
-        size = self.kernel.known_workgroup
-        by = str(size[dim]) if size is not None else self.special("workgroup_size", dim)
-        start = self.in_entry(f"mul nuw nsw i32 {self.special('workgroup_id', dim)}, {by}")
-        if size is None or size[dim] > 1:
-            start = self.in_entry(f"add nuw nsw i32 {start}, {self.special('thread_id', dim)}")
-        return self.in_entry(f"zext nneg i32 {start} to i64")
-
     def entry_mask(self) -> str:
-        """The lanes that exist in this work-item's warp: the last one of a workgroup may be partial."""
-        size = self.kernel.known_workgroup
-        if size is not None and size[0] * size[1] * size[2] % 32 == 0:
+        if self.full_subgroups():
             return "-1"
         c = self.c
         x, y, z = (self.coordinate("workgroup_size", d) for d in range(3))
@@ -173,131 +79,14 @@ class PtxKernel(AtomicSimt):
         low = c.op(f"sub i32 {c.op(f'shl i32 1, {shift}')}, 1")
         return self.ops.select(some, "i32", low, "-1")
 
-    def record_buffer(self) -> str:
-        return "%records"
+    # --- lanes ---------------------------------------------------------------------------------------------------
+    def workgroup_barrier(self) -> None:
+        name = self.c.module.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", "i32")
+        self.c.do(f"call void {name}(i32 0)")
 
-    # --- parameters and arrays -----------------------------------------------------------------------------------
-    def parameter(self, name: str, t: DType) -> str:
-        field = self.fields.get(name)
-        if field is not None:
-            raw = self.names[name]
-        else:  # a leaf of a struct, called p.x
-            owner = self.fields[name.partition(".")[0]]
-            at = scalar_places(self.layout)[name][1] - owner.offset
-            place = self.in_entry(f"getelementptr i8, ptr {self.names[owner.name]}, i64 {at}")
-            raw = self.in_entry(f"load {memory_element(t)}, ptr {place}, align {t.itemsize}")
-        return self.ops.from_memory(raw, t)
-
-    def pointer(self, array: Array) -> tuple[str, str]:
-        if isinstance(array, Buffer):
-            return self.names[array.name], GLOBAL
-        if isinstance(array, ConstArray):
-            return self.table(array), GLOBAL
-        return self.shared_plan[array], SHARED
-
-    def table(self, array: ConstArray) -> str:
-        """A table of constants, in global memory: lanes may read it at different places."""
-        assert isinstance(array.type, DType)
-        name, t = f"table.{array.name}", array.type
-        elem = memory_element(t)
-        values = ", ".join(f"{elem} {_literal(v, t)}" for v in array.values)
-        self.c.module.globals[name] = (
-            f"@{name} = internal unnamed_addr addrspace(1) constant [{len(array.values)} x {elem}] [{values}], align 16"
-        )
-        return f"@{name}"
-
-    def extent(self, array: Array, dim: int) -> str:
-        if isinstance(array, Buffer):
-            return f"{self.names[array.name]}.n{dim}"
-        size = array.shape[dim]  # type: ignore[attr-defined]
-        return str(size) if isinstance(size, int) else self.extent_name(self.shared_name(array), dim)
-
-    def shared_name(self, array: Array) -> str:
-        """The name that the layout has for a shared array: a leaf of one of structs is called s.x."""
-        return array.name if array.name in self.shared_fields else array.name.partition(".")[0]
-
-    def stride(self, array: Array, dim: int) -> str:
-        if isinstance(array, Buffer) and array.name not in self.kernel.facts.contiguous:
-            return f"{self.names[array.name]}.s{dim}"
-        out = "1"
-        for d in range(array.rank - 1, dim, -1):
-            n = self.extent(array, d)
-            if n.isdigit() and out.isdigit():
-                out = str(int(n) * int(out))
-            else:
-                out = n if out == "1" else out if n == "1" else self.in_entry(f"mul i64 {out}, {n}")
-        return out
-
-    # --- shared memory -------------------------------------------------------------------------------------------
-    def plan_shared(self) -> None:
-        """Where each shared array lies. Arrays of fixed size are variables of the module, up to what any kernel may
-        have; beyond, and where sizes are known at launch only, they share the block that the launch asks for."""
-        fixed = [s for s in self.kernel.shared if not s.dynamic]
-        total = sum(_round(_bytes(s)) for s in fixed)
-        module = self.c.module
-        self.info["static_shared"] = total
-        asked = total > STATIC_SHARED
-        at = "0"
-        dynamic: list[tuple[int, list[int]]] = []
-        block = "@magpie_shared"
-        if asked or len(fixed) < len(self.kernel.shared):
-            module.globals["magpie_shared"] = f"{block} = external addrspace(3) global [0 x i8], align {_ALIGN}"
-        offset = 0
-        for k, s in enumerate(fixed):
-            if asked:
-                self.shared_plan[s] = self.in_entry(f"getelementptr i8, ptr{SHARED} {block}, i64 {offset}")
-                offset += _round(_bytes(s))
-            else:
-                name = f"@shared.{k}"
-                module.globals[name] = f"{name} = internal addrspace(3) global [{_bytes(s)} x i8] undef, align {_ALIGN}"
-                self.shared_plan[s] = name
-        at = str(offset)
-        words = self.extent_words()
-        for s in self.kernel.shared:
-            if not s.dynamic:
-                continue
-            self.shared_plan[s] = self.in_entry(f"getelementptr i8, ptr{SHARED} {block}, i64 {at}")
-            field = self.shared_name(s)
-            dynamic.append((s.type.itemsize, [words[field] + d for d in range(s.rank)]))
-            size = str(s.type.itemsize)
-            for d in range(s.rank):
-                size = self.in_entry(f"mul i64 {size}, {self.extent(s, d)}")
-            end = self.in_entry(f"add i64 {at}, {size}")
-            at = self.in_entry(f"and i64 {self.in_entry(f'add i64 {end}, {_ALIGN - 1}')}, {-_ALIGN}")
-        self.info["fixed_shared"] = offset
-        self.info["dynamic_shared"] = dynamic
-
-    def extent_words(self) -> dict[str, int]:
-        """Dynamic shared array -> the number of its first extent among those that a launch passes."""
-        words: dict[str, int] = {}
-        count = 0
-        for s in self.layout.shared:
-            if s.dynamic:
-                words[s.name] = count
-                count += len(s.extents)
-        return words
-
-
-def _bytes(array: SharedArray) -> int:
-    size = array.type.itemsize
-    for n in array.shape:
-        assert isinstance(n, int)
-        size *= n
-    return size
-
-
-def _round(size: int) -> int:
-    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
-
-
-def _parameter_type(field: ScalarField) -> str:
-    return memory_element(by_name(field.type))
-
-
-def _literal(value: Any, t: DType) -> str:
-    """A constant as it stands in memory."""
-    import numpy as np
-
-    if t is f16 or t is bf16:
-        return str(int(np.array(value, t.numpy).view(np.uint16)))
-    return constant(int(value) if t.is_bool else value, memory_element(t))
+    def reduce(self, kind: str, t: DType, value: str) -> str:
+        if self.arch.number >= 80:
+            found = redux(self.c, self.mask, bool_kind(kind) if t.is_bool else kind, t, value)
+            if found:
+                return found
+        return super().reduce(kind, t, value)

@@ -1,20 +1,11 @@
-"""Math on NVPTX: the project's own library in strict mode, the special function unit under fastmath.
-
-The functions of `magpie.lib.math` become functions of the module, each made when a kernel first calls it; LLVM decides
-which to take in. Nothing of libdevice is used, so that the bits are those of every other target (RULES 22).
-"""
+"""What the special function unit approximates, for f32 under fastmath; all else is the project's own library."""
 
 from __future__ import annotations
 
-import functools
 import math
 
-from magpie.backends.llvm.elementwise import Ops
-from magpie.backends.llvm.emitter import Code, Module, constant, element
-from magpie.backends.llvm.simt import Simt
-from magpie.dtypes import DType, by_name, f32, f64
-from magpie.ir.builder import Builder
-from magpie.ir.nodes import Array, Buffer, Kernel, Node, Scalar
+from magpie.backends.llvm.emitter import Code, constant
+from magpie.backends.llvm.simt_math import LibraryOps
 
 __all__ = ["PtxOps"]
 
@@ -27,42 +18,14 @@ _TURN_HIGH = constant(6.28125, "float")
 _TURN_LOW = constant(2.0 * math.pi - 6.28125, "float")
 
 
-class PtxOps(Ops):
-    """The pure ops, with the functions of the library and, where ``fast`` is set, the hardware's approximations.
-
-    ``number`` is that of the architecture.
-    """
+class PtxOps(LibraryOps):
+    """The pure ops on NVPTX; ``number`` is that of the architecture."""
 
     def __init__(self, code: Code, *, fast: str = "", number: int = 70) -> None:
-        super().__init__(code, 1, fast=fast, native_half=True)
+        super().__init__(code, fast=fast)
         self.arch_number = number
-        self.library = self.function
 
-    def function(self, op: str, t: DType, args: list[str], lanes: int = 1) -> str:
-        """A call of the library on scalars."""
-        if self.fast and t is f32:
-            found = self.approximate(op, args)
-            if found:
-                return found
-        module = self.code.module
-        name = f"math.{op}.{t.name}"
-        kernel = _as_kernel(op, t.name)
-        module.helper(name, lambda: _emit(name, kernel, module))
-        elem = element(t)
-        operands = ", ".join(f"{element(p.type)} {a}" for p, a in zip(kernel.scalars, args, strict=True))  # type: ignore[arg-type]
-        return self.code.op(f"call {elem} @{name}({operands})")
-
-    def each_lane(self, function: str, elem: str, args: list[str]) -> str:
-        """What other targets call the system's libm for."""
-        return self.function(function.removesuffix("f"), f64 if elem == "double" else f32, args)
-
-    def remainder_of(self, elem: str, x: str, y: str) -> str:
-        # LLVM expands frem here into x - trunc(x / y) * y, which is not exact.
-        return self.each_lane("fmod", elem, [x, y])
-
-    # --- fastmath ------------------------------------------------------------------------------------------------
     def approximate(self, op: str, args: list[str]) -> str:
-        """An f32 function by the special function unit; empty where there is nothing faster than the library."""
         x = args[0]
         if op == "exp2":
             return self.unit("ex2.approx.f32", x)
@@ -97,67 +60,3 @@ class PtxOps(Ops):
         back = self.code.op(f"fneg float {turns}")
         near = self.intrinsic("fma", "float", [back, _TURN_HIGH, x])
         return self.intrinsic("fma", "float", [back, _TURN_LOW, near])
-
-
-@functools.cache
-def _as_kernel(op: str, type_name: str) -> Kernel:
-    """A kernel with the function's parameters that calls it and stores its result last."""
-    from magpie.passes import prepare
-    from magpie.passes.math_library import math_function
-
-    function = math_function(op, by_name(type_name))
-    out = Buffer("out", function.results[0], 1, "write")
-    inputs = [Scalar(f"a{k}", p.type) for k, p in enumerate(function.params)]
-    kernel = Kernel(f"math.{op}.{type_name}", [*inputs, out], functions=[function])
-    b = Builder(kernel.body)
-    values = [b.emit("param", type=p.type, name=p.name) for p in inputs]
-    call = b.emit("call", *values, function=function)
-    result = b.emit("call_result", type=function.results[0], call=call, index=0)
-    b.store(out, (b.const(0, by_name("index")),), result)
-    return prepare(kernel)
-
-
-class _Function(Simt):
-    """The body of a library function: scalars in, one scalar out."""
-
-    def __init__(self, kernel: Kernel, module: Module) -> None:
-        super().__init__(kernel, module)
-
-    def operations(self, fast: str, native_half: bool) -> Ops:
-        return PtxOps(self.c)
-
-    def parameter(self, name: str, t: DType) -> str:
-        return f"%{name}"
-
-    def store(self, node: Node) -> None:
-        value = node.args[-1]
-        self.c.ret(f"{element(value.dtype)} {self.map[value]}")
-
-    def pointer(self, array: Array) -> tuple[str, str]:
-        raise NotImplementedError
-
-    def coordinate(self, op: str, dim: int) -> str:
-        raise NotImplementedError
-
-    def extent(self, array: Array, dim: int) -> str:
-        raise NotImplementedError
-
-    def stride(self, array: Array, dim: int) -> str:
-        raise NotImplementedError
-
-    def barrier(self, node: Node) -> None:
-        raise NotImplementedError
-
-    def subgroup(self, node: Node, args: list[str]) -> str:
-        raise NotImplementedError
-
-
-def _emit(name: str, kernel: Kernel, module: Module) -> str:
-    f = _Function(kernel, module)
-    start = f.c.block("start")
-    f.c.place(start)
-    f.region(kernel.body)
-    f.c.entry.end = f"  br label %{start.label}"
-    result = element(kernel.body[-1].args[-1].dtype)
-    params = ", ".join(f"{element(p.type)} %{p.name}" for p in kernel.scalars)  # type: ignore[arg-type]
-    return f.c.function(f"define internal {result} @{name}({params}) nounwind")

@@ -20,6 +20,7 @@ from magpie import knobs
 from magpie.backends.base import Artifact
 from magpie.backends.cpu import abi, threads
 from magpie.backends.cpu.launch_block import ARGUMENTS, LaunchBlock
+from magpie.backends.record_format import clear_records, read_records
 from magpie.backends.registry import backend
 from magpie.errors import GpuError, GpuErrorKind
 from magpie.ir.layout import KernelLayout
@@ -274,7 +275,7 @@ class _Loaded:
                 made.fill(**fixed, arenas=aligned_address(arena))
             if records:
                 record = ctypes.create_string_buffer(_RECORD_BYTES)
-                abi.clear_records(record, _RECORD_BYTES)
+                clear_records(record, _RECORD_BYTES)
                 struct.pack_into("<Q", made.arguments, record_at, ctypes.addressof(record))
             pack_into(rest, 0, 0, 0, 0, 0, address, *arguments)
             try:
@@ -286,7 +287,7 @@ class _Loaded:
             if record is not None:
                 from magpie.runtime.records import report
 
-                found, lost = abi.read_records(record)
+                found, lost = read_records(record)
                 error = report(found, lost, info["sites"], shape.grid, shape.block, "cpu")
                 if error is not None:
                     raise error

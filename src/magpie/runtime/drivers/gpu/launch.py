@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuKernel", "dynamic_bytes", "parameter_offsets"]
 
-_ALIGN = 16  # of each array in the block of shared memory, as `magpie.backends.ptx.kernel` lays them out
+_ALIGN = 16  # of each array in the block of shared memory, as `magpie.backends.llvm.simt_kernel` lays them out
 
 
 def parameter_offsets(layout: KernelLayout, hidden: int) -> list[int]:

@@ -7,7 +7,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-from magpie.backends.cpu import abi
+from magpie.backends.record_format import RECORD_HEADER, clear_records, read_records
 from magpie.runtime.driver import Call, LaunchShape
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ def reporting(kernel: GpuKernel, start: Call, extents: tuple[int, ...], shape: L
             address = memory[0].allocation.address
             api = driver.enter(device)
             api.call("set_bytes", address, 0, _RECORD_BYTES, stream)
-            abi.clear_records(host, _RECORD_BYTES)
-            head = 8 * abi.RECORD_HEADER
+            clear_records(host, _RECORD_BYTES)
+            head = 8 * RECORD_HEADER
             api.call("copy_in_async", address, ctypes.addressof(host), head, stream)
             start(*words, *extents, address)
             driver.checked(device, "synchronize_stream", stream)
             driver.copy_out(device, ctypes.addressof(host), address, head)
             if struct.unpack_from("<Q", host, 8)[0]:
                 driver.copy_out(device, ctypes.addressof(host), address, _RECORD_BYTES)
-        found, lost = abi.read_records(host)
+        found, lost = read_records(host)
         error = report(found, lost, info["sites"], shape.grid, shape.block, driver.id)
         if error is not None:
             raise error

@@ -1,16 +1,18 @@
-"""Which lanes of a warp are active at a cross-lane operation, known to each of them (RULES 9).
+"""Which lanes of a subgroup are active at a cross-lane operation, known to each of them (RULES 9).
 
-`shfl.sync` and its kind take a mask of the lanes that take part, and what hardware says of it (`activemask`) is what
-happens to run together, not what the program's structure says. So the mask is computed: it begins as the lanes that
-exist, a ballot splits it where a branch varies within the warp and cross-lane operations stand inside, and at the end
-of the branch it is that of before again. Lanes that leave by break, continue or return do so through the joins on
-their way, where a ballot among all that came in tells those who stay. Where no cross-lane operation can see the
-difference, and where the branch is the same for the warp, nothing of this costs an instruction.
+What hardware says of it (`activemask`, or the execution mask of a wave) is what happens to run together, not what the
+program's structure says. So the mask is computed: it begins as the lanes that exist, a ballot splits it where a branch
+varies within the subgroup and cross-lane operations stand inside, and at the end of the branch it is that of before
+again. Lanes that leave by break, continue or return do so through the joins on their way, where a ballot among all that
+came in tells those who stay. Those joins also make it true: where code that reconverges at post-dominators is
+generated, the lanes that the mask names are those that run. Where no cross-lane operation can see the difference, and
+where the branch is the same for the subgroup, nothing of this costs an instruction.
 """
 
 from __future__ import annotations
 
 from magpie.backends.llvm.emitter import Block
+from magpie.backends.llvm.lanes import Lanes
 from magpie.backends.llvm.simt_reports import ReportingSimt
 from magpie.ir.nodes import Kernel, Node, Region, walk
 from magpie.ir.ops import Effect
@@ -33,13 +35,15 @@ def has_cross_lane(region: Region) -> bool:
 
 
 class MaskedSimt(ReportingSimt):
-    """Emits control flow with ``mask``, the active lanes as an i32 that is the same in all of them."""
+    """Emits control flow with ``mask``, the active lanes as an integer that is the same in all of them."""
+
+    lanes: Lanes  # how lanes of this target exchange values
 
     def prepare_masks(self, kernel: Kernel) -> None:
         """Find out where masks are needed; the kernel is the prepared one."""
         self.mask = FULL
         self.crosses = has_cross_lane(kernel.body)
-        self.uniformity: Uniformity | None = analyse(kernel, gang=32) if self.crosses else None
+        self.uniformity: Uniformity | None = analyse(kernel, gang=self.lanes.size) if self.crosses else None
         # Where a leaving lane goes to be counted, by kind; None: to its target at once.
         self.leave_loop: Block | None = None
         self.leave_kernel: Block | None = None
@@ -50,13 +54,13 @@ class MaskedSimt(ReportingSimt):
 
     # --- small parts ---------------------------------------------------------------------------------------------
     def varies(self, cond: Node) -> bool:
-        """Whether lanes of a warp that are active here may differ in ``cond``."""
+        """Whether lanes of a subgroup that are active here may differ in ``cond``."""
         assert self.uniformity is not None
         return self.uniformity.level(cond) > Level.SUBGROUP or self.uniformity.unknown(cond)
 
     def ballot(self, mask: str, cond: str) -> str:
         """The lanes of ``mask`` in which ``cond`` is true."""
-        return self.c.call("llvm.nvvm.vote.ballot.sync", "i32", ("i32", mask), ("i1", cond))
+        return self.lanes.ballot(self.c, mask, cond)
 
     @property
     def why(self) -> str:
@@ -67,7 +71,7 @@ class MaskedSimt(ReportingSimt):
         return self._why
 
     def leaks(self, node: Node, kinds: tuple[str, ...]) -> bool:
-        """Whether some lanes of a warp, and not others, may leave ``node`` by one of these kinds of jump."""
+        """Whether some lanes of a subgroup, and not others, may leave ``node`` by one of these kinds of jump."""
         assert self.uniformity is not None
         stack = [(region, False) for region in node.regions] if node.op == "if" else []
         if node.op == "loop":
@@ -117,7 +121,7 @@ class MaskedSimt(ReportingSimt):
         masks = (outside, outside)
         if splits:
             then_mask = self.ballot(outside, cond)
-            masks = (then_mask, c.op(f"xor i32 {outside}, {then_mask}"))
+            masks = (then_mask, c.op(f"xor {self.lanes.mask} {outside}, {then_mask}"))
         join = c.block("join")
         blocks = [c.block(hint) if nodes else join for hint, nodes in zip(("then", "else"), node.regions, strict=True)]
         c.cbr(cond, blocks[0], blocks[1])
@@ -248,8 +252,8 @@ class MaskedSimt(ReportingSimt):
         c = self.c
         body, step = node.regions
         header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
-        trip = self.stack_memory("i32")
-        c.do(f"store i32 {self.mask}, ptr{self.stack} {trip}")
+        trip = self.stack_memory(self.lanes.mask)
+        c.do(f"store {self.lanes.mask} {self.mask}, ptr{self.stack} {trip}")
         self.after = True
         # Lanes that continue wait at the end of the body for those that do not, and must hear there who broke out.
         counted = self.leaks(Node("if", regions=(body,)), ("continue",))
@@ -258,7 +262,7 @@ class MaskedSimt(ReportingSimt):
         self.leave_kernel = exit_ if returns else outer_kernel
         c.br(header)
         c.place(header)
-        self.mask = begun = c.op(f"load i32, ptr{self.stack} {trip}")
+        self.mask = begun = c.op(f"load {self.lanes.mask}, ptr{self.stack} {trip}")
         self.loops.append((latch, exit_))
         if counted:
             self.leave_loop = self.leave_kernel = latch
@@ -283,7 +287,7 @@ class MaskedSimt(ReportingSimt):
         c.place(tail)
         self.region(step)
         if c.open:
-            c.do(f"store i32 {self.mask}, ptr{self.stack} {trip}")
+            c.do(f"store {self.lanes.mask} {self.mask}, ptr{self.stack} {trip}")
         self.repeat(node, header)
         self.loops.pop()
         c.place(exit_)

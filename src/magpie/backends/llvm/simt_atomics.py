@@ -1,19 +1,18 @@
-"""Atomics: one instruction where the hardware has it, a compare-and-swap loop elsewhere.
+"""Atomics of GPU targets: one instruction where the hardware has it, a compare-and-swap loop elsewhere.
 
-The hardware has every integer kind on 32 and 64 bits, and addition and exchange of f32 and f64. LLVM makes
-compare-and-swap of 8 and 16 bits from that of the word around it.
+LLVM's own expansion is left what it does as the op table says: integers of every width, exchange, and addition of f32
+and f64. It makes compare-and-swap of 8 and 16 bits from that of the word around it.
 """
 
 from __future__ import annotations
 
 from magpie.backends.llvm.emitter import element, memory_element
-from magpie.backends.ptx.subgroups import SubgroupSimt
+from magpie.backends.llvm.simt_subgroups import SubgroupSimt
 from magpie.dtypes import DType
 from magpie.ir.nodes import Node
 
 __all__ = ["AtomicSimt"]
 
-_SCOPES = {"workgroup": 'syncscope("block") ', "subgroup": 'syncscope("block") ', "device": 'syncscope("device") '}
 _FLOAT = ("add", "exchange")
 
 
@@ -21,7 +20,7 @@ class AtomicSimt(SubgroupSimt):
     """Read-modify-writes that LLVM's own expansion would do otherwise than the op table says, or not at all."""
 
     def scope(self, node: Node) -> str:
-        return _SCOPES.get(str(node.attrs.get("scope")), _SCOPES["device"])
+        return self.scopes.get(str(node.attrs.get("scope")), self.scopes["device"])
 
     def atomic_rmw(self, node: Node) -> None:
         place, t = self.address(node, len(node.args) - 1)
