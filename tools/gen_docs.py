@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from magpie import knobs
+from magpie import capabilities, knobs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -25,7 +25,51 @@ def knobs_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"KNOBS.md": knobs_page}
+def capabilities_page() -> str:
+    """docs/CAPABILITIES.md."""
+    lines = [
+        "# Capabilities",
+        "",
+        "Made from `src/magpie/capabilities.py` by `make docs`. A backend's manifest is its column, and a device's",
+        "`capabilities` is what is left of that where the device lacks something (`magpie devices`).",
+        "",
+        *(f"- **{name}**: {doc}" for name, doc in capabilities.CELLS.items()),
+        "",
+        'A kernel that uses a capability with a * names it: `@mp.kernel(requires=("device_malloc",))`. Without',
+        "that it is MPG_CORE_1201, and on a target that lacks the capability MPG_CORE_1200. `kernel.check()` reminds",
+        "of where such a kernel runs (MPG_CORE_1202).",
+        "",
+        "| capability | " + " | ".join(capabilities.TARGETS) + " | |",
+        "|---|" + "---|" * len(capabilities.TARGETS) + "---|",
+    ]
+    for row in capabilities.CAPABILITIES.values():
+        more = f" With it comes {', '.join(f'`{n}`' for n in row.implies)}." if row.implies else ""
+        lines.append(f"| `{row.name}`{' *' if row.declare else ''} | {' | '.join(row.cells)} | {row.doc}{more} |")
+    lines += [
+        "",
+        "Limits, as every device of the target has them (and the largest, where that differs):",
+        "",
+        "| limit | " + " | ".join(capabilities.TARGETS) + " | | of a device |",
+        "|---|" + "---|" * len(capabilities.TARGETS) + "---|---|",
+    ]
+    for limit in capabilities.LIMITS.values():
+        shown = [_amount(limit, a, b) for a, b in zip(limit.least, limit.most, strict=True)]
+        lines.append(f"| `{limit.name}` | {' | '.join(shown)} | {limit.doc} | `device.{limit.query}` |")
+    return "\n".join(lines) + "\n"
+
+
+def _amount(limit: capabilities.Limit, least: int | None, most: int | None) -> str:
+    def text(n: int) -> str:
+        if not limit.name.endswith("_bytes"):
+            return str(n)
+        return f"{n // 1024} KB" if n < 1024 * 1024 else f"{n // 1024 // 1024} MB"
+
+    if least is None or most is None:
+        return ""
+    return text(least) if least == most else f"{text(least)}, up to {text(most)}"
+
+
+PAGES = {"KNOBS.md": knobs_page, "CAPABILITIES.md": capabilities_page}
 
 
 def main() -> int:

@@ -32,13 +32,14 @@ import pytest
 import magpie as mp
 from magpie import knobs
 from magpie.backends.base import Manifest
+from magpie.capabilities import CAPABILITIES
 from magpie.runtime.kernel import kernel_of
 
 HERE = Path(__file__).parent
 GANGS = (4, 8, 16, 32, 64)
 
 # What a type needs from a target.  A target that has it through another type names the capability too.
-TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16", "bf16": "bf16"}
+TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16_arithmetic", "bf16": "bf16"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Target:
     any_size: bool = False
 
     def has(self, capabilities: Sequence[str]) -> bool:
+        assert CAPABILITIES.keys() >= set(capabilities), f"no capability: {set(capabilities) - CAPABILITIES.keys()}"
         return all(c in self.manifest.capabilities for c in capabilities)
 
 

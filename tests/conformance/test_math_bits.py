@@ -45,7 +45,7 @@ def inputs(t, seed):
 @pytest.mark.parametrize("op", sorted(ELEMENTARY))
 @pytest.mark.parametrize("t", [mp.f32, mp.f64, mp.f16], ids=str)
 def test_bits(kernels, op, t):
-    found = [x for x in targets() if not x.manifest.flushes_denormals and x.has(["f16", "f64"])]
+    found = [x for x in targets() if not x.manifest.flushes_denormals and x.has(["f16_arithmetic", "f64"])]
     x, y = inputs(t, 1), inputs(t, 2)
     results = []
     for target in found:

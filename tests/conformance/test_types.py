@@ -252,7 +252,7 @@ def test_declared_scalars(t):
     return [first, second]
 
 
-@case(requires=("int64", "f64", "f16", "bf16"))
+@case(requires=("int64", "f64", "f16_arithmetic", "bf16"))
 def test_scalars_of_every_type():
     args = (-128, 255, -32768, 65535, -(2**31), 2**32 - 1, -(2**63), 2**63 - 1, 0.1, 0.1, 0.1, 0.1, True)
     ints, floats = np.zeros(9, np.int64), np.zeros(4)

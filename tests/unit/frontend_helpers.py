@@ -80,11 +80,17 @@ def define(source: str, **names: Any) -> dict[str, Any]:
     return scope
 
 
-def lowered(source: str, workgroup: Any = None, args: dict[str, Arg] | None = None, **names: Any) -> Lowered:
+def lowered(
+    source: str,
+    workgroup: Any = None,
+    args: dict[str, Arg] | None = None,
+    requires: frozenset[str] = frozenset(),
+    **names: Any,
+) -> Lowered:
     """The function ``k`` of ``source``, lowered."""
     fn = define(source, **names)["k"]
     table = {**ARGS, **(args or {})}
-    return lower(fn, tuple(table[p.name] for p in signature_of(fn)), workgroup=workgroup)
+    return lower(fn, tuple(table[p.name] for p in signature_of(fn)), workgroup=workgroup, requires=requires)
 
 
 def error_of(source: str, **names: Any) -> CompileError:

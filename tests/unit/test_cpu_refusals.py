@@ -119,12 +119,14 @@ def test_the_page_lists_what_is_refused():
     assert listed <= set(table())
 
 
-@mp.kernel
+@mp.kernel(requires=("cooperative_groups",))
 def whole_grid(x: mp.Array[mp.f32, 1]):
     x[0] = 1.0
     mp.grid_sync()
 
 
 def test_what_the_target_lacks():
-    (found,) = (d for d in whole_grid.check() if "cpu does not have" in d.message)
-    assert found.code == "MPG_CORE_1200" and "grid_sync" in found.message
+    with pytest.raises(mp.CompileError) as caught:
+        whole_grid.compile(backend="cpu")
+    (found,) = caught.value.diagnostics
+    assert found.code == "MPG_CORE_1200" and "grid_sync" in found.message and "cpu does not have" in found.message

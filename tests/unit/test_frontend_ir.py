@@ -288,8 +288,9 @@ def test_rare_operations_have_rows():
         mp.trap("stop")
         mp.fence(scope="workgroup", order="release")
     """
-    kernel = lowered(source).kernel
-    assert kernel.requires == {"cooperative_groups", "device_malloc", "tensor_cores"}
+    declared = frozenset({"cooperative_groups", "device_malloc", "cuda.tensor_cores"})
+    kernel = lowered(source, requires=declared).kernel
+    assert kernel.requires == declared
     assert {"ptr_load", "ptr_store", "malloc", "free", "mma", "trap", "grid_sync", "fence"} <= {
         n.op for n in walk(kernel.body)
     }

@@ -237,7 +237,7 @@ _op("subgroup_all", "bool", "bool", "True if every active operand is.", effect=_
 _op("subgroup_elect", "", "bool", "True for the lowest active lane only.", effect=_X, uniform=Uniform.VARYING, capability="subgroups")
 
 # --- matrix and device memory: rows that the GPU backends implement -------------------------------------------------
-_op("mma", "any any any", "given", "Tile product a @ b + c of shape `shape`.", uniform=Uniform.VARYING, attrs="shape", same=False, capability="tensor_cores")
+_op("mma", "any any any", "given", "Tile product a @ b + c of shape `shape`.", uniform=Uniform.VARYING, attrs="shape", same=False, capability="cuda.tensor_cores")
 _op("malloc", "idx", "ptr", "Device-side allocation of a number of elements of `dtype`.", effect=Effect.ATOMIC, uniform=Uniform.VARYING, attrs="dtype", capability="device_malloc", same=False)
 _op("free", "ptr", "none", "Release a device-side allocation.", effect=Effect.ATOMIC, capability="device_malloc", same=False)
 

@@ -1,13 +1,16 @@
-"""Grids and workgroup sizes as users write them, checked."""
+"""Grids and workgroup sizes as users write them, and what a kernel requires, checked against a device."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from magpie.errors import LaunchTypeError, LaunchValueError
+from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError
 from magpie.runtime.driver import Dims
 
-__all__ = ["check_limit", "parse_block", "parse_grid", "show_dims"]
+if TYPE_CHECKING:
+    from magpie.runtime.device import Device
+
+__all__ = ["check_capabilities", "check_limit", "check_subgroup_size", "parse_block", "parse_grid", "show_dims"]
 
 
 def _dims(value: Any, what: str) -> Dims:
@@ -98,6 +101,25 @@ def check_subgroup_size(size: int, sizes: tuple[int, ...], backend: str, device:
             diagnostic="MPG_LAUNCH_1021",
             help="leave it out to take the device's own, or run on the cpu, which emulates any of 4, 8, 16, 32 and 64",
         )
+
+
+def check_capabilities(kernel: str, requires: frozenset[str], device: Device) -> None:
+    """Raises GpuError Unsupported when a device lacks what its backend has code for, and the kernel requires.
+
+    What the backend itself lacks is found where the kernel is validated, with the line that needs it.
+    """
+    missing = requires - device.capabilities
+    if missing:
+        from magpie.backends.registry import backend
+
+        lacks = sorted(missing & backend(device.backend).manifest.capabilities)
+        if lacks:
+            raise GpuError(
+                GpuErrorKind.Unsupported,
+                device.backend,
+                f"kernel {kernel!r} requires {', '.join(lacks)}, which {device.name} does not have",
+                diagnostic="MPG_CORE_1200",
+            )
 
 
 def _suggest(block: Dims, limit: int) -> str:

@@ -16,9 +16,10 @@ from magpie.errors import GpuError, LaunchTypeError, LaunchValueError
 from magpie.frontend.python.annotations import NO_DEFAULT, Parameter
 from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg
 from magpie.language.declare import Array, ArrayAnnotation
+from magpie.passes.capabilities import missing_capabilities, not_portable
 from magpie.records import record
 from magpie.runtime.arguments import bind, check_constant, describe_args, signature
-from magpie.runtime.compiling import compile_artifact, with_facts
+from magpie.runtime.compiling import compile_artifact, show_warning, with_facts
 from magpie.runtime.grid import check_subgroup_size, parse_block, show_dims
 from magpie.runtime.specialise import Lowering, Specialisation, Variant
 from magpie.runtime.types import struct_type
@@ -85,9 +86,11 @@ def compile_kernel(
     size = _size(kernel, workgroup)
     if size is not None and variant == "general":
         raise LaunchValueError("the general variant takes any workgroup size; leave out workgroup= or variant=")
-    return compile_artifact(
-        _lowered(kernel, args, kwargs), Variant(variant == "fast", False, size), manifest.id, options
-    )
+    lowering = _lowered(kernel, args, kwargs)
+    artifact = compile_artifact(lowering, Variant(variant == "fast", False, size), manifest.id, options)
+    for diagnostic in not_portable(lowering.kernel, kernel.requires):
+        show_warning(diagnostic)
+    return artifact
 
 
 def _level(opt: str | None) -> int | None:
@@ -161,20 +164,31 @@ def check_kernel(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) ->
         return []
     try:
         lowering = _lowered(kernel, args, kwargs, warn=False)
-        return [*lowering.diagnostics, *_validated(lowering.kernel)]
+        reminder = not_portable(lowering.kernel, kernel.requires)
+        return [*lowering.diagnostics, *_validated(lowering.kernel, kernel.requires), *reminder]
     except CompileError as error:
         return list(error.diagnostics)
 
 
-def _validated(ir: KernelIR) -> list[Diagnostic]:
-    """What the in-tree backends find; what only one of them cannot do stands with its own code."""
+def _validated(ir: KernelIR, declared: frozenset[str]) -> list[Diagnostic]:
+    """What the in-tree backends find; what only one of them cannot do stands with its own code.
+
+    Those that lack what the kernel declares to need are not asked, unless there is no other.
+    """
     found: list[Diagnostic] = []
+    refused: list[Diagnostic] = []
+    accepted = not declared
     for id_ in backend_ids(plugins=False):
         try:
-            found += find_backend(id_).validate(ir)
+            backend = find_backend(id_)
+            if backend.manifest.capabilities >= declared:
+                found += backend.validate(ir)
+                accepted = True
+            else:
+                refused += missing_capabilities(ir, backend.manifest)
         except (GpuError, ImportError):
             continue
-    return found
+    return found if accepted else refused
 
 
 def variants(kernel: Kernel) -> list[VariantInfo]:

@@ -49,6 +49,8 @@ class Kernel:
         self.workgroup = None if workgroup is None else _declared(workgroup, fn.__name__)
         self.fastmath = fastmath
         self.requires = frozenset((requires,) if isinstance(requires, str) else requires)
+        if self.requires:
+            _check_names(fn, self.requires)
         self.checked = checked
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
@@ -278,6 +280,28 @@ def _with_types(value: Any) -> Any:
     return type(value), value
 
 
+def _check_names(fn: FunctionType, requires: frozenset[str]) -> None:
+    """Raises CompileError for names that are no capabilities."""
+    from magpie.capabilities import CAPABILITIES, LIMITS, close_names
+
+    if CAPABILITIES.keys() >= requires:
+        return
+    from magpie.diagnostics import CompileError, Diagnostic
+    from magpie.diagnostics.loc import Loc
+
+    found: list[Diagnostic] = []
+    for name in sorted(requires - CAPABILITIES.keys(), key=str):
+        near = close_names(name) if isinstance(name, str) else []
+        if name in LIMITS:
+            text, help = f"{name!r} is a limit, not a capability", f"a device tells it: device.{LIMITS[name].query}"
+        else:
+            text = f"there is no capability {name!r}"
+            help = f"did you mean {' or '.join(map(repr, near))}?" if near else f"they are {', '.join(CAPABILITIES)}"
+        place = Loc(fn.__code__.co_filename, fn.__code__.co_firstlineno)
+        found.append(Diagnostic("MPG_CORE_1200", f"kernel {fn.__name__!r}: {text}", place, help=help))
+    raise clean(CompileError(found))
+
+
 def _declared(workgroup: Any, name: str) -> tuple[int, int, int]:
     from magpie.runtime.grid import parse_block
 
@@ -306,8 +330,9 @@ def kernel(
     """Mark a function as a kernel: `@mp.kernel` or `@mp.kernel(workgroup=(16, 16), ...)`.
 
     `workgroup` fixes the workgroup size (the compiler then knows it); `fastmath` allows contraction, reassociation and
-    approximate functions; `requires` names capabilities that the kernel needs; `checked` compiles bounds, assert and
-    division checks in unless a launch says otherwise. The function's body is read when it is first compiled.
+    approximate functions; `requires` names capabilities that the kernel needs (docs/CAPABILITIES.md); `checked`
+    compiles bounds, assert and division checks in unless a launch says otherwise. The function's body is read when it
+    is first compiled. Raises CompileError for a capability that there is not.
     """
     if fn is None:
         return lambda f: kernel_of(f, workgroup, fastmath, requires, checked)

@@ -24,7 +24,7 @@ from magpie.runtime.device import Device
 from magpie.runtime.device import device as find_device
 from magpie.runtime.driver import Call, Dims, LaunchShape
 from magpie.runtime.extents import Extents, extents_function
-from magpie.runtime.grid import check_limit, check_subgroup_size, parse_block, parse_grid
+from magpie.runtime.grid import check_capabilities, check_limit, check_subgroup_size, parse_block, parse_grid
 from magpie.runtime.keys import SMALL
 from magpie.runtime.specialise import GENERAL, Specialisation, Variant
 from magpie.runtime.stream import Stream
@@ -120,6 +120,8 @@ class Launcher:
             )
         check_limit(self.block, device.max_workgroup_size, device.backend, device.name)
         check_subgroup_size(self.options.subgroup_size or 0, device.subgroup_sizes, device.backend, device.name)
+        if self.kernel.requires:
+            check_capabilities(self.kernel.__name__, self.kernel.requires, device)
         keys = [k for k in found.keys if k is not None]
         items = 1
         for g, b in zip(self.grid, self.block, strict=True):

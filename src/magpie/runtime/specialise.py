@@ -168,16 +168,11 @@ class Specialiser:
         return None if found is None or (found.changed is not None and found.changed()) else found
 
     def _lower(self, args: tuple[Arg, ...]) -> Lowering:
-        from dataclasses import replace
-
         from magpie.frontend.python import lower
 
-        made = lower(self.fn, args, workgroup=self.workgroup, fastmath=self.fastmath)
-        kernel = made.kernel
-        if self.requires:
-            kernel = replace(kernel, requires=kernel.requires | self.requires)
+        made = lower(self.fn, args, workgroup=self.workgroup, fastmath=self.fastmath, requires=self.requires)
         captured = made.dependencies.captured()
-        return Lowering(kernel, made.warnings, captured.changed if len(captured) else None)
+        return Lowering(made.kernel, made.warnings, captured.changed if len(captured) else None)
 
     # --- workgroup sizes ---------------------------------------------------------------------------------------------
     def static_workgroup(self, args: tuple[Arg, ...], block: Dims, device: Device, options: Options) -> Dims | None:

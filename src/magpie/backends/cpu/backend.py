@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from magpie.backends.base import Artifact, Backend, Manifest, Options
+from magpie.capabilities import limits, supported
 from magpie.ir.layout import KernelLayout, compute_layout
 
 if TYPE_CHECKING:  # a kernel that comes from the disk cache needs neither the IR nor diagnostics
@@ -14,11 +15,6 @@ if TYPE_CHECKING:  # a kernel that comes from the disk cache needs neither the I
     from magpie.ir.nodes import Kernel
 
 __all__ = ["CpuBackend"]
-
-# A test compares this with the op table: all of its capabilities but tensor cores, device malloc and grid barriers.
-_CAPABILITIES = frozenset(
-    {"subgroups", "int64", "f16", "bf16", "f64", "checked", "gangs", "atomics_f32", "atomics_f64"}
-)
 
 
 class CpuBackend(Backend):
@@ -29,9 +25,8 @@ class CpuBackend(Backend):
     # Vector instructions take any address, and which stores need an aligned one is tested where they are (`streaming`).
     manifest = Manifest(
         "cpu",
-        _CAPABILITIES,
-        max_workgroup_size=1024,
-        max_shared_bytes=1 << 26,
+        supported("cpu"),
+        **limits("cpu"),
         alignment=1,
         static_workgroup=True,
         subgroup_sizes=(4, 8, 16, 32, 64),

@@ -6,18 +6,14 @@ from collections.abc import Callable, Mapping
 
 from magpie.backends.base import Artifact, Backend, Manifest, Options
 from magpie.backends.interp.engine import Program
+from magpie.capabilities import limits, supported
 from magpie.diagnostics import Diagnostic
 from magpie.ir.layout import WORD8, KernelLayout, compute_layout
 from magpie.ir.nodes import Kernel
-from magpie.ir.ops import OPS
 
 __all__ = ["BACKEND", "SUBGROUP", "InterpBackend"]
 
 SUBGROUP = 32  # of a launch that does not choose its own
-
-# Tile products and device-side allocation are rows that only GPU backends implement.
-_MISSING = frozenset({"tensor_cores", "device_malloc"})
-_TYPES = frozenset({"int64", "f16", "bf16", "f64", "checked", "atomics_f32", "atomics_f64"})
 
 
 def _prepare(kernel: Kernel) -> Kernel:
@@ -36,9 +32,8 @@ class InterpBackend(Backend):
     extension = ".kir"
     manifest = Manifest(
         "interp",
-        frozenset({row.capability for row in OPS.values() if row.capability} - _MISSING) | _TYPES,
-        max_workgroup_size=1024,
-        max_shared_bytes=1 << 20,
+        supported("interp"),
+        **limits("interp"),
         alignment=1,
         subgroup_sizes=(4, 8, 16, 32, 64),
     )

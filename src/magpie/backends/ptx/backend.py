@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from magpie.backends.base import Artifact, Backend, Manifest, Options
+from magpie.capabilities import limits, supported
 from magpie.ir.layout import KernelLayout, Rule, compute_layout
 
 if TYPE_CHECKING:  # a kernel that comes from the disk cache needs neither the IR nor diagnostics
@@ -14,13 +15,8 @@ if TYPE_CHECKING:  # a kernel that comes from the disk cache needs neither the I
 
 __all__ = ["CUDA", "PtxBackend"]
 
-_CAPABILITIES = frozenset({"subgroups", "int64", "f16", "bf16", "f64", "checked", "atomics_f32", "atomics_f64"})
-
 #: Parameters as CUDA packs them: each at a multiple of its own size.
 CUDA = Rule("cuda")
-
-#: What the architecture with most shared memory gives a workgroup; `magpie.backends.ptx.arch` has each one's.
-_MOST_SHARED = 227 * 1024
 
 
 class PtxBackend(Backend):
@@ -30,9 +26,8 @@ class PtxBackend(Backend):
     extension = ".ptx"
     manifest = Manifest(
         "ptx",
-        _CAPABILITIES,
-        max_workgroup_size=1024,
-        max_shared_bytes=_MOST_SHARED,
+        supported("ptx"),
+        **limits("ptx"),
         alignment=16,
         static_workgroup=True,
     )

@@ -72,19 +72,29 @@ _d("MPG_CORE_1200", ERROR, "Unsupported capability for target", """
     The kernel requires a capability that its target does not have, or one that does not exist; the message
     lists those that do. Choose another target or do without the capability.
 
+    wrong:  @mp.kernel(requires=("tensor_cores",))
+    right:  @mp.kernel(requires=("cuda.tensor_cores",))
+
     wrong:  unsafe gpu fn @k() -> unit target(wgsl) requires(atomics_f64) { ... }
     right:  unsafe gpu fn @k() -> unit target(ptx) requires(atomics_f64) { ... }
     """)
 _d("MPG_CORE_1201", ERROR, "Non-portable feature without requires()", """
     The kernel uses something that not every target has and does not say so. Such a feature needs `unsafe gpu fn`
-    and its capability in `requires(...)`, so that a reader sees where the kernel can run.
+    and its capability in `requires(...)`, so that a reader sees where the kernel can run. In Python the decorator
+    names it; docs/CAPABILITIES.md marks the capabilities that this is about.
+
+    wrong:  @mp.kernel
+            def k(x): p = mp.malloc(4, mp.f32) ...
+    right:  @mp.kernel(requires=("device_malloc",))
+            def k(x): p = mp.malloc(4, mp.f32) ...
 
     wrong:  gpu fn @k(...) -> unit target(ptx) { ... gpu.malloc ... }
     right:  unsafe gpu fn @k(...) -> unit target(ptx) requires(device_malloc) { ... gpu.malloc ... }
     """)
 _d("MPG_CORE_1202", WARNING, "unsafe gpu fn is non-portable", """
-    A reminder, given for every `unsafe gpu fn`: this kernel runs only on the targets that have all the capabilities
-    in its `requires(...)`. Keep a portable kernel beside it if the program must run elsewhere.
+    A reminder, given for every `unsafe gpu fn`, and for a Python kernel that requires what not every target has by
+    `kernel.check()` and `kernel.compile()`, not by launches: this kernel runs only on the targets that have all the
+    capabilities in its `requires(...)`. Keep a portable kernel beside it if the program must run elsewhere.
     """)
 _d("MPG_CORE_1300", ERROR, "Backend not available at compile time", """
     The target is unknown, or a tool that it needs is missing here. `magpie devices` lists the backends of this

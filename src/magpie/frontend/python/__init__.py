@@ -37,9 +37,13 @@ def lower(
     *,
     workgroup: tuple[int, int, int] | None = None,
     fastmath: bool = False,
+    requires: frozenset[str] = frozenset(),
 ) -> Lowered:
-    """Compile ``fn`` for ``args``, one per parameter. Raises CompileError with every error that was found."""
+    """Compile ``fn`` for ``args``, one per parameter. Raises CompileError with every error that was found.
+
+    ``requires`` are the capabilities that the kernel declares; what ops need besides stands in the kernel too.
+    """
     from magpie.frontend.python.kernel import lower_kernel
 
-    kernel, warnings, dependencies = lower_kernel(fn, args, workgroup, fastmath)
+    kernel, warnings, dependencies = lower_kernel(fn, args, workgroup, fastmath, requires)
     return Lowered(kernel, warnings, dependencies)

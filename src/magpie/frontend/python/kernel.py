@@ -6,6 +6,7 @@ from types import FunctionType
 from typing import Any
 
 from magpie import knobs
+from magpie.capabilities import closure
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType
@@ -28,6 +29,7 @@ from magpie.ir.nodes import Buffer, ConstArray, Function, Kernel, LocalArray, Sc
 from magpie.ir.ops import OPS
 from magpie.ir.verify import VerifyError, verify
 from magpie.passes.access import infer
+from magpie.passes.capabilities import undeclared
 
 __all__ = ["lower_kernel"]
 
@@ -36,7 +38,11 @@ _REGISTERED = (_builtins, _calls, _loops, _mathematics, _statements, _views, _wo
 
 
 def lower_kernel(
-    fn: FunctionType, args: tuple[Arg, ...], workgroup: tuple[int, int, int] | None, fastmath: bool
+    fn: FunctionType,
+    args: tuple[Arg, ...],
+    workgroup: tuple[int, int, int] | None,
+    fastmath: bool,
+    requires: frozenset[str],
 ) -> tuple[Kernel, tuple[Diagnostic, ...], Dependencies]:
     """See `magpie.frontend.python.lower`."""
     kernel = Kernel(fn.__name__, workgroup=workgroup, fastmath=fastmath)
@@ -80,7 +86,10 @@ def lower_kernel(
         raise CompileError(_sorted(fx.diagnostics))
     kernel.params = [buffers.get(n) or scalars[n] for n in names if n in buffers or n in scalars]
     kernel.body = fx.body
-    _collect(kernel, module)
+    _collect(kernel, module, requires)
+    missing = undeclared(kernel, requires)
+    if missing:
+        raise CompileError(missing)
     infer(kernel)
     try:
         verify(kernel)
@@ -120,11 +129,11 @@ def _sorted(items: list[Diagnostic]) -> list[Diagnostic]:
     return sorted(items, key=lambda d: (d.loc.file, d.loc.line, d.loc.col) if d.loc is not None else ("", 0, 0))
 
 
-def _collect(kernel: Kernel, module: Module) -> None:
-    """Keep the functions that are called and the arrays that are used, and list the capabilities that ops need."""
+def _collect(kernel: Kernel, module: Module, declared: frozenset[str]) -> None:
+    """Keep the functions that are called and the arrays that are used; list what is declared or what ops need."""
     called: list[Function] = []
     used: dict[int, Any] = {}
-    requires: set[str] = set()
+    requires = set(closure(declared))
     queue = [kernel.body]
     while queue:
         for node in walk(queue.pop()):
