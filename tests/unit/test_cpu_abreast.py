@@ -70,14 +70,43 @@ def k_shared(a: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
     out[i, j] = tile[mp.thread_id(1), mp.thread_id(0)]
 
 
+@mp.kernel
+def k_gather(at: mp.Array[mp.i32], a: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
+    i, j = mp.global_id(1), mp.global_id(0)
+    out[i, j] = a[i, at[j]]
+
+
+@mp.kernel
+def k_turned_store(a: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
+    i, j = mp.global_id(1), mp.global_id(0)
+    out[j, i] = a[i, j]
+
+
+@mp.kernel
+def k_turned_load(a: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
+    i, j = mp.global_id(1), mp.global_id(0)
+    out[i, j] = a[j, i]
+
+
+@mp.kernel
+def k_turned_line(a: mp.Array[mp.f32], out: mp.Array[mp.f32, 2]):
+    i, j = mp.global_id(1), mp.global_id(0)
+    out[i, j] = a[j * out.shape[0] + i]
+
+
 @pytest.mark.parametrize(
     ("kernel", "workgroup", "abreast"),
     [
         (k_plane, (16, 16), True),
         (k_plane, (32, 8), True),
         (k_plane, (16, 2, 4), True),
-        (k_plane, (64, 4), False),
+        (k_plane, (64, 4), True),
+        (k_plane, (256, 1), False),
         (k_plane, None, False),
+        (k_gather, (64, 4), True),
+        (k_turned_store, (16, 16), False),
+        (k_turned_load, (16, 16), False),
+        (k_turned_line, (16, 16), False),
         (k_line, (16, 16), False),
         (k_loop, (16, 16), False),
         (k_counts, (16, 16), False),
@@ -120,7 +149,9 @@ def numbers(shape, block, gang, abreast):
         ((16, 8), 64, "1G", True),  # small
         ((16, 8), 96, "1", False),  # large, and rows 384 bytes apart
         ((16, 8), 512, "1", True),  # large, and rows 2 KiB apart
-        ((64, 4), 512, "1G", False),
+        ((64, 4), 512, "1G", True),  # few rows, but small
+        ((32, 2), 96, "1G", True),
+        ((64, 4), 512, "1", False),  # few rows and large
     ],
 )
 def test_the_order_of_rows(monkeypatch, block, columns, limit, abreast):
@@ -151,7 +182,7 @@ def test_a_stencil(monkeypatch, gang, threads):
         a = np.random.default_rng(1).random(shape, dtype=F)
         expected = np.full(shape, 7, F)
         expected[1:-1, 1:-1] = a[1:-1, 1:-1] + a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:]
-        for block in ((16, 16), (8, 32), (33, 8), (3, 9)):
+        for block in ((16, 16), (8, 32), (33, 8), (3, 9), (64, 4), (17, 2)):
             out = np.full(shape, 7, F)
             grid = tuple(-(-n // b) for n, b in zip(shape[::-1], block, strict=True))
             stencil.launch(grid=grid, block=block, args=(a, out), gang=gang)
@@ -170,7 +201,7 @@ def test_every_work_item_of_three_dimensions_runs_once(monkeypatch, threads):
             groups[i, j, k] = mp.workgroup_id(0) + 100 * (mp.workgroup_id(1) + 100 * mp.workgroup_id(2))
 
     shape = (9, 21, 300)
-    for block in ((8, 4, 4), (4, 16, 1), (16, 1, 16), (5, 3, 3)):
+    for block in ((8, 4, 4), (4, 16, 1), (16, 1, 16), (5, 3, 3), (32, 2, 1), (20, 1, 2)):
         seen, groups = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         ids[tuple(-(-n // b) for n, b in zip(shape[::-1], block, strict=True)), block](seen, groups)
         assert (seen == 1).all()
