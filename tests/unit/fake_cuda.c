@@ -1,36 +1,5 @@
-/* A stand-in for NVIDIA's driver library: memory is the host's, calls are written down, one kernel (magpie_saxpy) is run
-   from the arguments that it is launched with, and any function can be told to fail. */
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static char log_text[1 << 20];
-static size_t log_used;
-static char fail_name[64];
-static int fail_code, sticky;
-
-static int note(const char *name, const char *form, ...) {
-    va_list args;
-    va_start(args, form);
-    log_used += snprintf(log_text + log_used, sizeof log_text - log_used, "%s ", name);
-    log_used += vsnprintf(log_text + log_used, sizeof log_text - log_used, form, args);
-    log_used += snprintf(log_text + log_used, sizeof log_text - log_used, "\n");
-    va_end(args);
-    if (!strcmp(fail_name, name)) {
-        if (!sticky) fail_name[0] = 0;
-        return fail_code;
-    }
-    return 0;
-}
-#define NOTE(...) do { int code_ = note(__func__, __VA_ARGS__); if (code_) return code_; } while (0)
-
-const char *fake_log(void) { return log_text; }
-void fake_reset(void) { log_used = 0; log_text[0] = 0; fail_name[0] = 0; }
-static int fault;
-void fake_fault(int on) { fault = on; }
-void fake_fail(const char *name, int code, int forever) { strcpy(fail_name, name); fail_code = code; sticky = forever; }
+/* A stand-in for NVIDIA's driver library. */
+#include "fake_gpu.h"
 
 struct module { char text[1 << 16]; char entry[256]; };
 
@@ -49,7 +18,6 @@ int cuDevicePrimaryCtxRetain(void **c, int d) { NOTE("%d", d); *c = (void *)0x10
 int cuCtxSetCurrent(void *c) { NOTE("%p", c); return 0; }
 int cuCtxSynchronize(void) { NOTE(""); return 0; }
 int cuMemGetInfo_v2(size_t *f, size_t *t) { *f = 123456; *t = (size_t)1 << 30; return 0; }
-static int take(uint64_t *p, size_t n) { *p = (uint64_t)aligned_alloc(256, (n + 255) / 256 * 256); return 0; }
 int cuMemAlloc_v2(uint64_t *p, size_t n) { NOTE("%zu", n); return take(p, n); }
 int cuMemAllocManaged(uint64_t *p, size_t n, unsigned f) { NOTE("%zu %u", n, f); return take(p, n); }
 int cuMemHostAlloc(uint64_t *p, size_t n, unsigned f) { NOTE("%zu %u", n, f); return take(p, n); }
@@ -99,20 +67,6 @@ int cuGetErrorString(int code, const char **s) { *s = code == 700 ? "an illegal 
 int cuLaunchKernel(struct module *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **extra) {
     NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p extra %p", f->entry, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
-    if (!strcmp(f->entry, "magpie_saxpy")) { /* a, x, its extent and stride, y, its extent and stride */
-        float a = *(float *)params[0], *x = *(float **)params[1], *y = *(float **)params[4];
-        int64_t n = *(int64_t *)params[2], sx = *(int64_t *)params[3], sy = *(int64_t *)params[6];
-        for (int64_t i = 0; i < n && i < (int64_t)gx * bx; i++) y[i * sy] += a * x[i * sx];
-    }
-    if (!strcmp(f->entry, "magpie_checked")) { /* x, its extent and stride, the record buffer */
-        int *x = *(int **)params[0];
-        uint64_t *records = *(uint64_t **)params[3];
-        for (int64_t i = 0; i < *(int64_t *)params[1]; i++) x[i] = 7;
-        if (fault) { /* site 1 with one value: workgroup 0, work-item 2, index 9 */
-            uint64_t record[] = {1 | (uint64_t)1 << 32, 0, 2, 9};
-            records[1] = 4;
-            memcpy(records + 4, record, sizeof record);
-        }
-    }
+    run(f->entry, gx * bx, params);
     return 0;
 }

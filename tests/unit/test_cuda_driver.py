@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,66 +13,21 @@ from magpie.errors import GpuErrorKind
 from magpie.runtime import dispatch
 from magpie.runtime.driver import MemoryHint
 from magpie.runtime.drivers.cuda import CudaDriver
+from tests.unit import gpu_standin
+from tests.unit.gpu_standin import Other, make_saxpy
 
-CC = shutil.which("cc")
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
+pytestmark = gpu_standin.NEEDS_CC
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    out = tmp_path_factory.mktemp("cuda") / "libcuda.so"
-    subprocess.run([CC, "-shared", "-fPIC", "-O1", "-w", str(Path(__file__).with_name("fake_cuda.c")), "-o", str(out)], check=True)
-    return str(out)
-
-
-class Fake:
-    """The stand-in's own functions, and a runtime whose CUDA driver uses it."""
-
-    def __init__(self, path):
-        self.path = path
-        self.library = ctypes.CDLL(path)
-        self.library.fake_log.restype = ctypes.c_char_p
-        self.clear()
-        self.driver = CudaDriver(path)
-        assert self.driver.probe() is None
-        runtime = dispatch.Runtime()
-        runtime._drivers["ptx"] = self.driver
-        runtime._reasons["ptx"] = None
-        self.old = dispatch.reset(runtime)
-        self.device = runtime.device("cuda:0")
-        self.driver.enter(0)
-
-    def calls(self, *, without=("cuCtxSetCurrent", "cuFuncGetAttribute")):
-        lines = self.library.fake_log().decode().splitlines()
-        return [line.strip() for line in lines if not line.startswith(without)]
-
-    def names(self):
-        return [line.split()[0] for line in self.calls()]
-
-    def clear(self):
-        gc.collect()  # what earlier tests left gives its memory back now
-        self.library.fake_reset()
-
-    def fail(self, name, code, *, forever=False):
-        self.library.fake_fail(name.encode(), code, int(forever))
+    return gpu_standin.built(tmp_path_factory, "fake_cuda.c")
 
 
 @pytest.fixture
 def cuda(library):
-    fake = Fake(library)
-    yield fake
-    fake.clear()
-    dispatch.reset(fake.old)
-
-
-def make_saxpy():
-    @mp.kernel
-    def saxpy(a: mp.f32, x: mp.Array[mp.f32], y: mp.Array[mp.f32]):
-        i = mp.global_id(0)
-        if i < x.shape[0]:
-            y[i] = a * x[i] + y[i]
-
-    return saxpy
+    with gpu_standin.installed(CudaDriver, library, quiet=("cuCtxSetCurrent", "cuFuncGetAttribute")) as fake:
+        yield fake
 
 
 def test_the_device_is_described(cuda):
@@ -273,27 +224,6 @@ def test_overlapping_arrays_run_code_that_assumes_nothing(cuda):
     assert [v.facts for v in saxpy.variants()] == ["fast", "general"]
     # one copy for both arguments
     assert cuda.names().count("cuMemcpyHtoD_v2") == 1
-
-
-class Other:
-    """An array of another library, in the stand-in's device memory (which is the host's)."""
-
-    def __init__(self, array, stream=None, read_only=False):
-        self.array = array
-        self.shape, self.dtype = array.shape, array.dtype
-        self.stream = stream
-        self.read_only = read_only
-
-    @property
-    def __cuda_array_interface__(self):
-        return {
-            "data": (self.array.ctypes.data, self.read_only),
-            "shape": self.array.shape,
-            "strides": self.array.strides,
-            "typestr": self.array.dtype.str,
-            "version": 3,
-            "stream": self.stream,
-        }
 
 
 def test_arrays_of_other_libraries_are_used_where_they_are(cuda):

@@ -29,6 +29,7 @@ ORDER = ("ptx", "hip", "msl", "spv", "wgsl", "cpu")
 #: In-tree drivers: backend id -> (module, class). A plug-in backend names its own in an attribute `driver`.
 _DRIVERS: dict[str, tuple[str, str]] = {
     "ptx": ("magpie.runtime.drivers.cuda", "CudaDriver"),
+    "hip": ("magpie.runtime.drivers.hip", "HipDriver"),
     "cpu": ("magpie.runtime.drivers.cpu", "CpuDriver"),
     "interp": ("magpie.runtime.drivers.interp", "InterpDriver"),
 }

@@ -61,7 +61,7 @@ class CudaDriver(GpuDriver):
                 "compute_capability": f"{major}.{minor}",
                 "multiprocessors": self._attribute("multiprocessors", ordinal),
                 "cuda": f"{version // 1000}.{version % 1000 // 10}",
-                "uuid": uuid,
+                **uuid,
             },
         )
 

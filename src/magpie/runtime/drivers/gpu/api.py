@@ -22,11 +22,13 @@ _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 @record
 class Function:
-    """One function of a library. The result is always an error code; `optional` ones came with later versions."""
+    """One function of a library. `optional`: it came with a later version. The result is an error code, but for
+    functions that tell about one."""
 
     name: str
     parameters: tuple[Any, ...]
     optional: bool = False
+    result: Any = ctypes.c_int
 
 
 @record
@@ -80,7 +82,7 @@ class Api(ABC):
                     continue
                 raise  # a driver that is too old
             function.argtypes = wanted.parameters
-            function.restype = ctypes.c_int
+            function.restype = wanted.result
             self.functions[ours] = function
 
     @abstractmethod

@@ -29,6 +29,8 @@ _SMALLEST = 4096
 _KEPT = 64 << 20
 
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, and hipHostMalloc's
+# CUDA_ERROR_NO_DEVICE, and what HIP's initialisation says where there is none
+_NO_DEVICE = frozenset({100, 101})
 
 
 class _Thread(threading.local):
@@ -63,7 +65,7 @@ class GpuDriver(Driver):
     # --- devices -------------------------------------------------------------------------------------------------
     def probe(self) -> str | None:
         table = self.api_type.table
-        names = table.libraries if self._path is None else (self._path,)
+        names = self.library_names() if self._path is None else (self._path,)
         try:
             api = self.api_type(open_library(names))
         except OSError as error:
@@ -75,13 +77,14 @@ class GpuDriver(Driver):
         code = api.functions["init"](0)
         if code:
             said, name = api.describe(code), api.name(code)
-            return f"{table.functions['init'].name}: {name}" + (f", {said}" if said and said != name else "")
+            what = f"{table.functions['init'].name}: {name}" + (f", {said}" if said and said != name else "")
+            return f"there is no {self.vendor} device ({what})" if code in _NO_DEVICE else what
         out = ctypes.c_int()
         code = api.functions["device_count"](ctypes.byref(out))
-        if code:
+        if code and code not in _NO_DEVICE:
             return f"{table.functions['device_count'].name}: {api.name(code)}"
         self._count = out.value
-        if self._count == 0:
+        if code or self._count == 0:
             return f"there is no {self.vendor} device"
         self._api = api
         if hasattr(os, "register_at_fork"):
@@ -105,6 +108,10 @@ class GpuDriver(Driver):
         assert self._api is not None
         return self._api
 
+    def library_names(self) -> Sequence[str]:
+        """Where the library may be, best first."""
+        return self.api_type.table.libraries
+
     def devices(self) -> Sequence[DeviceInfo]:
         return tuple(self._info(n) for n in range(self._count))
 
@@ -120,12 +127,13 @@ class GpuDriver(Driver):
         """A device's attribute, by our name."""
         return self.api.number("device_attribute", self.api.table.attributes[name], ordinal)
 
-    def _named(self, ordinal: int) -> tuple[str, str]:
-        """A device's name and UUID; the latter is empty where the library does not tell."""
+    def _named(self, ordinal: int) -> tuple[str, dict[str, str]]:
+        """A device's name, and its UUID as a property; none where the library does not tell."""
         name, uuid = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
         self.api.call("device_name", name, len(name), ordinal)
-        code = self.api.functions["device_uuid"](uuid, ordinal)
-        return name.value.decode("utf-8", "replace"), "" if code else uuid.raw.hex()
+        read = self.api.functions.get("device_uuid")
+        known = read is not None and read(uuid, ordinal) == 0 and any(uuid.raw)
+        return name.value.decode("utf-8", "replace"), {"uuid": uuid.raw.hex()} if known else {}
 
     def enter(self, device: int) -> Api:
         """Make the device current on this thread."""
@@ -235,9 +243,10 @@ class GpuDriver(Driver):
     def owner_of(self, address: int) -> int | None:
         out = ctypes.c_int()
         self.enter(0)
-        which = self.api.table.attributes["pointer_device"]
-        code = self.api.functions["pointer_attribute"](ctypes.byref(out), which, address)
-        return None if code else out.value
+        ask = self.api.functions.get("pointer_attribute")
+        if ask is None or ask(ctypes.byref(out), self.api.table.attributes["pointer_device"], address):
+            return None
+        return out.value
 
     def follow(self, stream: int) -> None:
         self.thread.streams |= {stream}
