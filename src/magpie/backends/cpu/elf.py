@@ -12,9 +12,22 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from magpie.backends.elf_object import (
+    SHF_ALLOC,
+    SHF_EXECINSTR,
+    SHF_TLS,
+    SHF_WRITE,
+    SHN_COMMON,
+    SHN_LORESERVE,
+    SHN_UNDEF,
+    SHT_INIT_ARRAY,
+    SHT_NOBITS,
+    ElfObject,
+    LinkError,
+    Section,
+)
 from magpie.records import record
 
 __all__ = ["LinkError", "LinkedImage", "defined_elf", "is_elf_x86_64", "link_elf", "undefined_elf"]
@@ -22,9 +35,6 @@ __all__ = ["LinkError", "LinkedImage", "defined_elf", "is_elf_x86_64", "link_elf
 PAGE = 4096
 
 _EM_X86_64 = 62
-_SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS, _SHT_REL, _SHT_INIT_ARRAY = 2, 4, 8, 9, 14
-_SHF_WRITE, _SHF_ALLOC, _SHF_EXECINSTR, _SHF_TLS = 1, 2, 4, 0x400
-_SHN_UNDEF, _SHN_LORESERVE, _SHN_COMMON = 0, 0xFF00, 0xFFF2
 
 _R_64, _R_PC32, _R_PLT32, _R_GOTPCREL, _R_32, _R_32S = 1, 2, 4, 9, 10, 11
 _R_PC64, _R_GOTOFF64, _R_GOTPC32, _R_GOTPC64 = 24, 25, 26, 29
@@ -37,10 +47,6 @@ _MASK = (1 << 64) - 1
 _MAGIC = b"MPIM0001"
 # Magic, crc of the rest, sizes of code, data and bss, counts of exports, imports and based values.
 _HEAD = struct.Struct("<8sIIIIIII")
-
-
-class LinkError(Exception):
-    """An object or a stored image that cannot be used; the message says what stands in it."""
 
 
 class Import(NamedTuple):
@@ -127,13 +133,13 @@ def is_elf_x86_64(obj: bytes) -> bool:
 
 def undefined_elf(obj: bytes) -> tuple[str, ...]:
     """External names that a 64-bit ELF object of any machine refers to, sorted."""
-    symbols = _Object(obj).symbols
-    return tuple(sorted({s.name for s in symbols if s.section == _SHN_UNDEF and s.name}))
+    symbols = ElfObject(obj).symbols
+    return tuple(sorted({s.name for s in symbols if s.section == SHN_UNDEF and s.name}))
 
 
 def defined_elf(obj: bytes) -> frozenset[str]:
     """Global names that a 64-bit ELF object of any machine defines."""
-    return frozenset(s.name for s in _Object(obj).symbols if s.info >> 4 and s.section != _SHN_UNDEF and s.name)
+    return frozenset(s.name for s in ElfObject(obj).symbols if s.info >> 4 and s.section != SHN_UNDEF and s.name)
 
 
 def link_elf(obj: bytes) -> LinkedImage:
@@ -143,73 +149,11 @@ def link_elf(obj: bytes) -> LinkedImage:
     """
     if not is_elf_x86_64(obj):
         raise LinkError("not an ELF object for x86-64")
-    return _Linker(_Object(obj)).image()
-
-
-class _Section(NamedTuple):
-    name: int
-    type: int
-    flags: int
-    addr: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entry: int
-
-
-class _Symbol(NamedTuple):
-    name: str
-    info: int
-    section: int
-    value: int
-    size: int
-
-
-class _Object:
-    """The tables of an ELF object."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        try:
-            (table,) = struct.unpack_from("<Q", raw, 40)
-            _, count, names = struct.unpack_from("<HHH", raw, 58)
-            self.sections = [_Section(*struct.unpack_from("<IIQQQQIIQQ", raw, table + 64 * i)) for i in range(count)]
-            self._names = self.sections[names].offset
-            self.symbols = self._symbols()
-        except (struct.error, IndexError, ValueError) as error:
-            raise LinkError(f"a damaged ELF object: {error}") from None
-
-    def _symbols(self) -> list[_Symbol]:
-        for section in self.sections:
-            if section.type == _SHT_SYMTAB:
-                strings = self.sections[section.link].offset
-                rows = struct.iter_unpack("<IBBHQQ", self.raw[section.offset : section.offset + section.size])
-                return [_Symbol(self._string(strings + n), i, s, v, z) for n, i, _, s, v, z in rows]
-        return []
-
-    def _string(self, at: int) -> str:
-        return self.raw[at : self.raw.index(b"\0", at)].decode()
-
-    def name(self, section: _Section) -> str:
-        return self._string(self._names + section.name)
-
-    def content(self, section: _Section) -> bytes:
-        return self.raw[section.offset : section.offset + section.size]
-
-    def relocations(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """(index of the section, offset in it, type, symbol, addend) of every relocation."""
-        for section in self.sections:
-            if section.type == _SHT_RELA:
-                for offset, info, addend in struct.iter_unpack("<QQq", self.content(section)):
-                    yield section.info, offset, info & 0xFFFFFFFF, info >> 32, addend
-            elif section.type == _SHT_REL:
-                raise LinkError(f"relocations without addends in {self.name(section)}")
+    return _Linker(ElfObject(obj)).image()
 
 
 class _Linker:
-    def __init__(self, obj: _Object) -> None:
+    def __init__(self, obj: ElfObject) -> None:
         self.obj = obj
         self.place: dict[int, int] = {}  # section index -> offset in the image
         self.common: dict[int, int] = {}  # symbol index -> offset, for symbols without a section
@@ -221,25 +165,25 @@ class _Linker:
         kept = [
             (i, s)
             for i, s in enumerate(obj.sections)
-            if s.flags & _SHF_ALLOC and not obj.name(s).startswith((".eh_frame", ".note"))
+            if s.flags & SHF_ALLOC and not obj.name(s).startswith((".eh_frame", ".note"))
         ]
         for _, section in kept:
-            if section.flags & _SHF_TLS or section.type == _SHT_INIT_ARRAY:
+            if section.flags & SHF_TLS or section.type == SHT_INIT_ARRAY:
                 raise LinkError(f"section {obj.name(section)} (thread-local data or constructors) is not supported")
         self.relocations = [r for r in obj.relocations() if r[0] in {i for i, _ in kept}]
         self._lay_out(kept)
 
-    def _lay_out(self, kept: list[tuple[int, _Section]]) -> None:
-        fixed = [item for item in kept if not item[1].flags & _SHF_WRITE]
-        fixed.sort(key=lambda item: not item[1].flags & _SHF_EXECINSTR)
-        writable = [item for item in kept if item[1].flags & _SHF_WRITE]
-        writable.sort(key=lambda item: item[1].type == _SHT_NOBITS)
+    def _lay_out(self, kept: list[tuple[int, Section]]) -> None:
+        fixed = [item for item in kept if not item[1].flags & SHF_WRITE]
+        fixed.sort(key=lambda item: not item[1].flags & SHF_EXECINSTR)
+        writable = [item for item in kept if item[1].flags & SHF_WRITE]
+        writable.sort(key=lambda item: item[1].type == SHT_NOBITS)
 
         at = self._append(fixed, 0)
         # A stub and a table entry for each symbol that is reached through one.
         wanted = [(kind, symbol) for _, _, kind, symbol, _ in self.relocations]
         for kind, symbol in wanted:
-            external = self.obj.symbols[symbol].section == _SHN_UNDEF
+            external = self.obj.symbols[symbol].section == SHN_UNDEF
             if kind in _GOT_ENTRY or (external and kind in (_R_PC32, _R_PLT32)):
                 self.got.setdefault(symbol, 0)
             if external and kind in (_R_PC32, _R_PLT32) and symbol not in self.stubs:
@@ -252,17 +196,17 @@ class _Linker:
         self.code_size = at
 
         at = self.data_start = _up(at, PAGE)
-        initialised = [item for item in writable if item[1].type != _SHT_NOBITS]
+        initialised = [item for item in writable if item[1].type != SHT_NOBITS]
         at = self._append(initialised, at)
         self.data_size = at - self.data_start
         at = self._append(writable[len(initialised) :], at)
         for index, symbol_entry in enumerate(self.obj.symbols):
-            if symbol_entry.section == _SHN_COMMON:
+            if symbol_entry.section == SHN_COMMON:
                 at = self.common[index] = _up(at, max(symbol_entry.value, 1))
                 at += symbol_entry.size
         self.bss = at - self.data_start - self.data_size
 
-    def _append(self, sections: list[tuple[int, _Section]], at: int) -> int:
+    def _append(self, sections: list[tuple[int, Section]], at: int) -> int:
         for index, section in sections:
             self.place[index] = at = _up(at, max(section.align, 1))
             at += section.size
@@ -273,7 +217,7 @@ class _Linker:
         symbol = self.obj.symbols[index]
         if index in self.common:
             return self.common[index]
-        if symbol.section >= _SHN_LORESERVE or symbol.section not in self.place:
+        if symbol.section >= SHN_LORESERVE or symbol.section not in self.place:
             raise LinkError(f"symbol '{symbol.name}' stands in no section that is loaded")
         return self.place[symbol.section] + symbol.value
 
@@ -282,7 +226,7 @@ class _Linker:
         memory = bytearray(size)
         for index, start in self.place.items():
             section = self.obj.sections[index]
-            if section.type != _SHT_NOBITS:
+            if section.type != SHT_NOBITS:
                 memory[start : start + section.size] = self.obj.content(section)
         for symbol, entry in self.got.items():
             self._pointer(memory, entry, symbol, 0)
@@ -295,7 +239,7 @@ class _Linker:
         exports = {
             s.name: self._defined(i)
             for i, s in enumerate(self.obj.symbols)
-            if s.info >> 4 and s.section != _SHN_UNDEF and s.name
+            if s.info >> 4 and s.section != SHN_UNDEF and s.name
         }
         code, data = bytes(memory[: self.code_size]), bytes(memory[self.data_start :])
         return LinkedImage(code, data, self.bss, exports, tuple(self.imports), tuple(self.based))
@@ -303,7 +247,7 @@ class _Linker:
     def _pointer(self, memory: bytearray, at: int, symbol: int, addend: int) -> None:
         """An absolute 64-bit address: only the loader can write it."""
         entry = self.obj.symbols[symbol]
-        if entry.section == _SHN_UNDEF:
+        if entry.section == SHN_UNDEF:
             self.imports.append(Import(entry.name, at, addend))
         else:
             struct.pack_into("<Q", memory, at, (self._defined(symbol) + addend) & _MASK)
@@ -331,7 +275,7 @@ class _Linker:
 
     def _branch_target(self, memory: bytearray, at: int, kind: int, symbol: int) -> int:
         entry = self.obj.symbols[symbol]
-        if entry.section != _SHN_UNDEF:
+        if entry.section != SHN_UNDEF:
             return self._defined(symbol)
         # Only a call or a jump may land on a stub; a load from it would read the stub's own bytes.
         conditional = memory[at - 2] == 0x0F and memory[at - 1] & 0xF0 == 0x80
