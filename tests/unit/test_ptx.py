@@ -14,8 +14,9 @@ from ptx_tools import assemble, ptxas
 import magpie as mp
 from magpie.backends.llvm import worker
 from magpie.backends.llvm.codegen import CodegenError
+from magpie.backends.llvm.intrinsics import OVERLOADED
 from magpie.backends.ptx.arch import ARCHS, arch, nearest
-from magpie.backends.ptx.intrinsics import NEWER, OVERLOADED, PLAIN, unknown
+from magpie.backends.ptx.intrinsics import NEWER, PLAIN, unknown
 
 F = np.zeros(4, np.float32)
 I = np.zeros(4, np.int32)

@@ -25,6 +25,7 @@ BUILTIN: dict[str, str] = {
     "cpu": "magpie.backends.cpu",
     "interp": "magpie.backends.interp",
     "ptx": "magpie.backends.ptx",
+    "hip": "magpie.backends.hip",
 }
 
 #: What people call a backend whose id is the name of its code format.

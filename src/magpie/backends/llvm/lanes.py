@@ -33,9 +33,16 @@ class Lanes(ABC):
 
     @abstractmethod
     def word(self, c: Code, mask: str, value: str, at: str, kind: str) -> str:
-        """An i32 of another lane: lane ``at`` ("idx"), this one xor ``at`` ("xor"), or that ``at`` lanes below ("up").
+        """An i32 of another lane.
 
-        For "xor" and "up" ``at`` is a literal and ``mask`` all lanes. What a lane outside ``mask`` has, and what lies
+        ===========  ============================================================================================
+        "idx"        lane ``at``
+        "same"       lane ``at``, which is the same for all lanes
+        "butterfly"  this lane xor ``at``, where each aligned run of ``at`` lanes holds one value
+        "up"         the lane ``at`` below this one
+        ===========  ============================================================================================
+
+        For the last two ``at`` is a literal and ``mask`` all lanes. What a lane outside ``mask`` has, and what lies
         below the first lane, nobody uses.
         """
 

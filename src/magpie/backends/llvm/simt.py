@@ -118,6 +118,10 @@ class Simt(ABC):
         """Metadata of a load or store, with a leading comma."""
         return ""
 
+    def atomic_suffix(self, node: Node, t: DType) -> str:
+        """Metadata of an `atomicrmw`, with a leading comma."""
+        return ""
+
     # --- regions -------------------------------------------------------------------------------------------------
     def body(self) -> None:
         """Everything; afterwards the current block is the end, still open."""
@@ -347,7 +351,8 @@ class Simt(ABC):
         else:
             name = (_FLOAT_RMW if t.is_float else _RMW)[kind]
         x = self.ops.to_memory(self.map[node.args[-1]], t)
-        raw = self.c.op(f"atomicrmw {name} {place}, {elem} {x} {self.scope(node)}monotonic, align {t.itemsize}")
+        order = f"{self.scope(node)}monotonic, align {t.itemsize}{self.atomic_suffix(node, t)}"
+        raw = self.c.op(f"atomicrmw {name} {place}, {elem} {x} {order}")
         self.map[node] = self.ops.from_memory(raw, t)
 
     def atomic_cas(self, node: Node) -> None:

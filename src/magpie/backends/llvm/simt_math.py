@@ -7,9 +7,10 @@ which to take in. Nothing of a vendor's library is used, so that the bits are th
 from __future__ import annotations
 
 import functools
+import math
 
 from magpie.backends.llvm.elementwise import Ops
-from magpie.backends.llvm.emitter import Code, Module, element
+from magpie.backends.llvm.emitter import Code, Module, constant, element
 from magpie.backends.llvm.simt import Simt
 from magpie.dtypes import DType, by_name, f32, f64
 from magpie.ir.builder import Builder
@@ -17,12 +18,19 @@ from magpie.ir.nodes import Array, Buffer, Kernel, Node, Scalar
 
 __all__ = ["LibraryOps"]
 
+# 2 pi in two parts, of which the first times a small integer is exact.
+_TURN_HIGH = constant(6.28125, "float")
+_TURN_LOW = constant(2.0 * math.pi - 6.28125, "float")
+
 
 class LibraryOps(Ops):
     """The pure ops, with the functions of the library and, where ``fast`` is set, the hardware's approximations.
 
     ``stack`` is the address space of stack memory, as LLVM writes it behind a pointer type.
     """
+
+    #: 1 / (2 pi).
+    TURN = constant(1.0 / (2.0 * math.pi), "float")
 
     def __init__(self, code: Code, *, fast: str = "", stack: str = "") -> None:
         super().__init__(code, 1, fast=fast, native_half=True)
@@ -32,6 +40,16 @@ class LibraryOps(Ops):
     def approximate(self, op: str, args: list[str]) -> str:
         """An f32 function by the hardware; empty where that has nothing faster than the library."""
         return ""
+
+    def times(self, x: str, y: str) -> str:
+        return self.code.op(f"fmul {self.fast}float {x}, {y}")
+
+    def near_zero(self, x: str) -> str:
+        """x less a whole number of turns of a circle."""
+        turns = self.intrinsic("roundeven", "float", [self.code.op(f"fmul float {x}, {self.TURN}")])
+        back = self.code.op(f"fneg float {turns}")
+        near = self.intrinsic("fma", "float", [back, _TURN_HIGH, x])
+        return self.intrinsic("fma", "float", [back, _TURN_LOW, near])
 
     def function(self, op: str, t: DType, args: list[str], lanes: int = 1) -> str:
         """A call of the library on scalars."""

@@ -78,7 +78,7 @@ class SubgroupSimt(MaskedSimt):
         m, last = lanes.mask, lanes.size - 1
         if op == "subgroup_broadcast":
             at = c.op(f"and i32 {c.op(f'trunc i64 {where} to i32')}, {last}")
-            return lanes.exchange(c, self.mask, elem, value, at)
+            return lanes.exchange(c, self.mask, elem, value, at, "same")
         lane = c.op(f"zext i32 {lanes.lane(c)} to i64")
         if op != "subgroup_shuffle":
             how = {"subgroup_shuffle_xor": "xor", "subgroup_shuffle_up": "sub", "subgroup_shuffle_down": "add"}[op]
@@ -152,7 +152,7 @@ def _reduction(name: str, kind: str, t: DType, module: Module, lanes: Lanes) -> 
     c.place(f.full)
     total = "%value"
     for step in f.steps:
-        total = f.combine(total, f.exchange(total, step, "xor"))
+        total = f.combine(total, f.exchange(total, step, "butterfly"))
     c.ret(f"{f.elem} {total}")
     c.place(f.part)
     rank, count = lanes.below(c, "%mask"), _bits(c, "%mask", lanes)

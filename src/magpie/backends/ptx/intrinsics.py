@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["NEWER", "OVERLOADED", "PLAIN", "unknown"]
+from magpie.backends.llvm.intrinsics import OVERLOADED, types_of
 
-_FLOATS = ("f32", "f64")
-_INTS = ("i8", "i16", "i32", "i64")
-
-#: Name -> the types that it is overloaded on.
-OVERLOADED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("fabs", "fma", "sqrt", "floor", "ceil", "trunc", "roundeven", "copysign"), _FLOATS),
-    **dict.fromkeys(("minimumnum", "maximumnum", "minimum", "maximum"), _FLOATS),
-    **dict.fromkeys(("abs", "smin", "smax", "umin", "umax", "ctpop", "ctlz", "cttz"), _INTS),
-    **dict.fromkeys(("fptosi.sat", "fptoui.sat"), tuple(f"{i}.{f}" for i in _INTS for f in _FLOATS)),
-}
+__all__ = ["NEWER", "PLAIN", "unknown"]
 
 #: Those of NVPTX, without the prefix llvm.nvvm.
 PLAIN = frozenset(
@@ -54,9 +45,8 @@ def unknown(names: Iterable[str], number: int) -> list[str]:
 
 
 def _known(name: str, number: int) -> bool:
-    kind, _, rest = name.removeprefix("llvm.").partition(".")
-    if kind == "nvvm":
+    rest = name.removeprefix("llvm.nvvm.")
+    if rest != name:
         return rest in PLAIN or NEWER.get(rest, 1 << 30) <= number
-    if rest.startswith("sat."):
-        kind, rest = f"{kind}.sat", rest.removeprefix("sat.")
-    return rest in OVERLOADED.get(kind, ())
+    kind, types = types_of(name)
+    return types in OVERLOADED.get(kind, ())

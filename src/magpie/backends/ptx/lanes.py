@@ -9,7 +9,7 @@ from magpie.dtypes import DType
 __all__ = ["WARP", "redux"]
 
 _REDUX = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
-_SHUFFLE = {"idx": "idx", "xor": "bfly", "up": "up"}
+_SHUFFLE = {"idx": "idx", "same": "idx", "butterfly": "bfly", "up": "up"}
 
 
 class _Warp(Lanes):

@@ -12,10 +12,6 @@ __all__ = ["PtxOps"]
 _LOG2_E = constant(math.log2(math.e), "float")
 _LN_2 = constant(math.log(2.0), "float")
 _LOG10_2 = constant(math.log10(2.0), "float")
-# The special function unit's sine and cosine are good near zero only: their error is absolute, 2**-20.5 within pi.
-_TURN = constant(1.0 / (2.0 * math.pi), "float")
-_TURN_HIGH = constant(6.28125, "float")
-_TURN_LOW = constant(2.0 * math.pi - 6.28125, "float")
 
 
 class PtxOps(LibraryOps):
@@ -37,6 +33,7 @@ class PtxOps(LibraryOps):
             return self.times(self.unit("lg2.approx.f", x), _LN_2)
         if op == "log10":
             return self.times(self.unit("lg2.approx.f", x), _LOG10_2)
+        # The unit's sine and cosine are good near zero only: their error is absolute, 2**-20.5 within pi.
         if op in ("sin", "cos"):
             return self.unit(f"{op}.approx.f", self.near_zero(x))
         if op == "tan":
@@ -50,13 +47,3 @@ class PtxOps(LibraryOps):
     def unit(self, name: str, x: str) -> str:
         """One instruction of the special function unit."""
         return self.code.call(f"llvm.nvvm.{name}", "float", ("float", x))
-
-    def times(self, x: str, y: str) -> str:
-        return self.code.op(f"fmul {self.fast}float {x}, {y}")
-
-    def near_zero(self, x: str) -> str:
-        """x less a whole number of turns."""
-        turns = self.intrinsic("roundeven", "float", [self.code.op(f"fmul float {x}, {_TURN}")])
-        back = self.code.op(f"fneg float {turns}")
-        near = self.intrinsic("fma", "float", [back, _TURN_HIGH, x])
-        return self.intrinsic("fma", "float", [back, _TURN_LOW, near])

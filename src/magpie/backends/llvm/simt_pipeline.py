@@ -1,0 +1,61 @@
+"""From a kernel to an emitted module and to code: the steps that GPU targets share, and their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from magpie.backends.base import Options
+from magpie.backends.llvm.codegen import CodegenError
+from magpie.backends.llvm.simt_kernel import DeviceKernel
+from magpie.backends.llvm.worker import WorkerCrash
+from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+from magpie.ir.nodes import Kernel
+
+__all__ = ["check_intrinsics", "check_shared", "generated", "ready_kernel", "show_kernel"]
+
+
+def ready_kernel(kernel: Kernel, options: Options) -> Kernel:
+    """The kernel as GPU targets emit it."""
+    from magpie.passes import prepare
+    from magpie.passes.checked_uniform import check_uniform
+
+    return check_uniform(prepare(kernel)) if options.checked else prepare(kernel)
+
+
+def check_shared(kernel: Kernel, emitted: DeviceKernel, limit: int, arch: str, code: str) -> None:
+    """Raise the diagnostic ``code`` where shared arrays of fixed size need more than a workgroup of ``arch`` has."""
+    size = emitted.info["static_shared"]
+    if size > limit:
+        where = next((s.loc for s in kernel.shared if s.loc is not None), kernel.loc)
+        text = f"the shared arrays of kernel {kernel.name!r} need {size} bytes, and {arch} has {limit} for a workgroup"
+        raise CompileError([Diagnostic(code, text, where)])
+
+
+def check_intrinsics(
+    kernel: Kernel, emitted: DeviceKernel, unknown: Callable[[Iterable[str]], list[str]], arch: str, code: str
+) -> None:
+    """Raise the diagnostic ``code`` where something is called that ``arch`` has no code for: LLVM would end itself."""
+    names = emitted.c.module.declarations
+    missing = unknown(n for n in names if n.startswith("llvm.")) + [n for n in names if not n.startswith("llvm.")]
+    if missing:
+        raise CompileError([Diagnostic(code, f"{arch} has no code for {', '.join(missing)}", kernel.loc)])
+
+
+def generated(kernel: Kernel, generate: Callable[[], bytes], code: str) -> bytes:
+    """What the worker gives; its errors become diagnostics, ``code`` for all but a crash of LLVM."""
+    try:
+        return generate()
+    except WorkerCrash as error:
+        raise CompileError([Diagnostic("MPG_CORE_1301", f"kernel {kernel.name!r}: {error}", kernel.loc)]) from None
+    except CodegenError as error:
+        raise CompileError([Diagnostic(code, f"kernel {kernel.name!r}: {error}", kernel.loc)]) from None
+
+
+def show_kernel(kernel: Kernel, stage: str) -> str | None:
+    """The text of a stage before there is LLVM code; None for another."""
+    from magpie.ir.printer import print_kernel
+    from magpie.passes import prepare
+
+    if stage == "kir":
+        return print_kernel(kernel)
+    return print_kernel(prepare(kernel)) if stage == "prepared" else None
