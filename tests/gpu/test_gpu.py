@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 
@@ -134,49 +130,3 @@ def test_gpu_print(capfd):
 
     k.launch(grid=1, block=64, args=(np.full(64, 1.5, np.float32),), device="cuda")
     assert capfd.readouterr().out.split() == ["item", "3", "has", "1.5"]
-
-
-def in_a_child(body: str, timeout: float = 60) -> str:
-    """What a program prints that may lose the device."""
-    text = "import numpy as np\nimport magpie as mp\n" + textwrap.dedent(body)
-    import tempfile
-    from pathlib import Path
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "program.py")
-        file.write_text(text)
-        done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=timeout)
-    return done.stdout + done.stderr
-
-
-def test_gpu_a_wild_store_is_an_error_that_names_the_kernel():
-    said = in_a_child("""
-    @mp.kernel
-    def wild(x):
-        x[(mp.global_id(0) + 1) * 1000000000000] = 1.0
-
-    x = mp.zeros(4, mp.f32, device="cuda")
-    wild[1, 32](x)
-    try:
-        mp.synchronize("cuda")
-    except mp.GpuError as error:
-        print(error.kind.name, error.code, error)
-    """)
-    assert "LaunchFailed 700" in said and "'wild'" in said and "CUDA_ERROR_ILLEGAL_ADDRESS" in said
-
-
-def test_gpu_a_kernel_that_never_ends_is_left_by_ending_the_process():
-    with pytest.raises(subprocess.TimeoutExpired):
-        in_a_child("""
-        @mp.kernel
-        def forever(x):
-            while mp.atomic_load(x, 0) == 0:
-                pass
-
-        x = mp.zeros(1, mp.i32, device="cuda")
-        forever[1, 1](x)
-        mp.synchronize("cuda")
-        """, timeout=15)
-    x, y = np.ones(4, np.float32), np.ones(4, np.float32)
-    saxpy.launch(grid=1, block=32, args=(1.0, x, y), device="cuda")
-    assert np.array_equal(y, [2, 2, 2, 2])

@@ -56,6 +56,7 @@ int cuPointerGetAttribute(int *v, int a, uint64_t p) { NOTE("%d", a); *v = 0; re
 int cuEventCreate(void **e, unsigned f) { *e = (void *)0x55; return 0; }
 int cuEventRecord(void *e, void *s) { NOTE("%p", s); return 0; }
 int cuEventSynchronize(void *e) { NOTE(""); return 0; }
+int cuEventQuery(void *e) { NOTE(""); return 0; }
 int cuEventElapsedTime(float *ms, void *a, void *b) { *ms = 2.5f; return 0; }
 int cuEventDestroy_v2(void *e) { return 0; }
 int cuGetErrorName(int code, const char **s) {

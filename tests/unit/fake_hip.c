@@ -59,6 +59,7 @@ int hipStreamWaitEvent(void *s, void *e, unsigned f) { NOTE("%p", s); return 0; 
 int hipEventCreateWithFlags(void **e, unsigned f) { NOTE("%u", f); *e = (void *)0x55; return 0; }
 int hipEventRecord(void *e, void *s) { NOTE("%p", s); return 0; }
 int hipEventSynchronize(void *e) { NOTE(""); return 0; }
+int hipEventQuery(void *e) { NOTE(""); return 0; }
 int hipEventElapsedTime(float *ms, void *a, void *b) { *ms = 2.5f; return 0; }
 int hipEventDestroy(void *e) { return 0; }
 const char *hipGetErrorName(int code) {

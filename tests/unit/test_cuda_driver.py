@@ -195,6 +195,28 @@ def test_a_fault_on_the_device_names_the_kernel_and_says_what_to_do(cuda):
     assert "start it again" in text and "checked=True" in text
 
 
+def test_waiting_has_an_end_where_one_is_given(cuda):
+    x, y = (mp.zeros(10, mp.f32, device="cuda") for _ in range(2))
+    make_saxpy()[1, 64](1.0, x, y)
+    mp.synchronize("cuda", timeout=5)
+    cuda.fail("cuEventQuery", 600, forever=True)
+    for wait in (mp.synchronize, cuda.device.synchronize, mp.Stream("cuda").synchronize):
+        with pytest.raises(mp.GpuError, match="0.01 s") as caught:
+            wait(timeout=0.01)
+        assert caught.value.kind is GpuErrorKind.TimeoutExpired
+        assert "'saxpy'" in str(caught.value) and "end of this process" in str(caught.value)
+    # What would wait for the kernel is not called any more, or the program could not end.
+    cuda.clear()
+    live = cuda.driver.stats.nbytes
+    del x
+    assert cuda.driver.stats.nbytes == live - 40 and "cuMemFree_v2" not in cuda.names()
+    # It was only slow: then memory is freed after all.
+    mp.synchronize("cuda")
+    assert cuda.names() == ["cuCtxSynchronize", "cuMemFree_v2"]
+    with pytest.raises(mp.LaunchValueError, match="timeout"):
+        mp.synchronize("cuda", timeout=-1)
+
+
 def test_ptx_that_the_driver_refuses_shows_its_log(cuda):
     cuda.fail("cuModuleLoadDataEx", 218)
     with pytest.raises(mp.GpuError, match="ptxas said something") as caught:

@@ -115,9 +115,12 @@ class Device:
             **self._info.properties,
         }
 
-    def synchronize(self) -> None:
-        """Wait until all work on this device is done."""
-        self.driver.synchronize(self.index)
+    @public
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Wait until all work on this device is done; `timeout` is as for `Stream.synchronize`."""
+        from magpie.runtime.stream import check_timeout
+
+        self.driver.synchronize(self.index, timeout=check_timeout(timeout))
 
     def __repr__(self) -> str:
         return f"<mp.Device {self.id}: {self.name}>"

@@ -166,8 +166,11 @@ class Driver(ABC):
         """A queue of the vendor's. None where every launch is complete on return."""
         return None
 
-    def synchronize(self, device: int, stream: Any = None) -> None:
-        """Wait until all work of the stream, or of the device, is done."""
+    def synchronize(self, device: int, stream: Any = None, timeout: float | None = None) -> None:
+        """Wait until all work of the stream, or of the device, is done.
+
+        Raises GpuError TimeoutExpired where it is not after `timeout` seconds.
+        """
         return
 
     def record_event(self, device: int, stream: Any) -> Any:

@@ -26,9 +26,10 @@ class Event:
         self._handle = handle
         self._seconds = seconds
 
-    def synchronize(self) -> None:
-        """Wait until the work before this point is done."""
-        self.stream.synchronize()
+    @public
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Wait until the work before this point is done; see `Stream.synchronize`."""
+        self.stream.synchronize(timeout)
 
     def elapsed_ms(self, earlier: Event) -> float:
         """Milliseconds from `earlier` to this event. Both must be of one device."""
@@ -51,9 +52,14 @@ class Stream:
         self.device = find_device(device)
         self.handle = self.device.driver.create_stream(self.device.index)
 
-    def synchronize(self) -> None:
-        """Wait until all work of this stream is done."""
-        self.device.driver.synchronize(self.device.index, self.handle)
+    @public
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Wait until all work of this stream is done.
+
+        Raises GpuError TimeoutExpired where it is not after `timeout` seconds. The work goes on then: what can end a
+        kernel that never ends is the end of the process.
+        """
+        self.device.driver.synchronize(self.device.index, self.handle, check_timeout(timeout))
 
     def record(self) -> Event:
         """An event after the work that was queued so far."""
@@ -65,8 +71,17 @@ class Stream:
 
 
 @public
-def synchronize(device: str | Device | None = None) -> None:
-    """Wait until all work on a device (the default one) is done."""
+def synchronize(device: str | Device | None = None, timeout: float | None = None) -> None:
+    """Wait until all work on a device (the default one) is done; `timeout` is as for `Stream.synchronize`."""
     from magpie.runtime.device import device as find_device
 
-    find_device(device).synchronize()
+    find_device(device).synchronize(timeout)
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Seconds to wait for, or None. Raises LaunchValueError for what is no time."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+        raise LaunchValueError(f"timeout= takes seconds, or None to wait for ever; got {timeout!r}")
+    return float(timeout)

@@ -57,6 +57,7 @@ _FUNCTIONS = {
     "create_event": Function("cuEventCreate", (_P(_ptr), _uint)),
     "record_event": Function("cuEventRecord", (_ptr, _ptr)),
     "synchronize_event": Function("cuEventSynchronize", (_ptr,)),
+    "query_event": Function("cuEventQuery", (_ptr,)),
     "elapsed_time": Function("cuEventElapsedTime", (_P(ctypes.c_float), _ptr, _ptr)),
     "destroy_event": Function("cuEventDestroy_v2", (_ptr,)),
     # Its parameters are made once for a launch: see `gpu.launch`.

@@ -57,6 +57,7 @@ _FUNCTIONS = {
     "create_event": Function("hipEventCreateWithFlags", (_P(_ptr), _uint)),
     "record_event": Function("hipEventRecord", (_ptr, _ptr)),
     "synchronize_event": Function("hipEventSynchronize", (_ptr,)),
+    "query_event": Function("hipEventQuery", (_ptr,)),
     "elapsed_time": Function("hipEventElapsedTime", (_P(ctypes.c_float), _ptr, _ptr)),
     "destroy_event": Function("hipEventDestroy", (_ptr,)),
     # Its parameters are made once for a launch: see `gpu.launch`.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ _SMALLEST = 4096
 _KEPT = 64 << 20
 
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, and hipHostMalloc's
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY, hipErrorNotReady
 # CUDA_ERROR_NO_DEVICE, and what HIP's initialisation says where there is none
 _NO_DEVICE = frozenset({100, 101})
 
@@ -59,6 +61,10 @@ class GpuDriver(Driver):
         self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
         #: This process is a fork of one that used the library, whose state the library does not let a child have.
         self.forked = False
+        #: Devices whose work did not end in the time that it was given: what would wait for it (freeing memory,
+        #: unloading code) is left, or the program could not even end.
+        self.stuck: set[int] = set()
+        self._late: list[tuple[int, Allocation]] = []
         #: The kernel launched last: an error that comes later is most often its own.
         self.last = ""
 
@@ -176,6 +182,9 @@ class GpuDriver(Driver):
     def free(self, device: int, allocation: Allocation) -> None:
         """Give memory back; the library waits for the work that uses it."""
         self.stats.live.pop(id(allocation), None)
+        if device in self.stuck:
+            self._late.append((device, allocation))
+            return
         try:
             self.enter(device).functions[allocation.owner](allocation.address)
         except (GpuError, TypeError, AttributeError):  # a finalizer: the context is lost, or the interpreter ends
@@ -230,11 +239,43 @@ class GpuDriver(Driver):
     def create_stream(self, device: int) -> Any:
         return DeviceStream(self, device)
 
-    def synchronize(self, device: int, stream: Any = None) -> None:
+    def synchronize(self, device: int, stream: Any = None, timeout: float | None = None) -> None:
+        if timeout is not None:
+            self._wait(device, stream, timeout)
         if stream is None:
             self.checked(device, "synchronize")
         else:
             self.checked(device, "synchronize_stream", stream.handle)
+
+        self._recovered(device)
+
+    def _wait(self, device: int, stream: Any, timeout: float) -> None:
+        """Look at an event until it is done. Raises GpuError TimeoutExpired where that takes too long."""
+        event = DeviceEvent(self, device, 0 if stream is None else stream.handle)
+        end = time.monotonic() + timeout
+        pause = 20e-6
+        while (code := self.api.functions["query_event"](event.handle)) == _NOT_READY:
+            if time.monotonic() >= end:
+                self.stuck.add(device)
+                kernel = f"; the kernel launched last is {self.last!r}" if self.last else ""
+                raise GpuError(
+                    GpuErrorKind.TimeoutExpired,
+                    self.id,
+                    f"the work on {self.id}:{device} has not ended after {timeout:g} s{kernel}",
+                    help="wait longer, or look for a loop that never ends: nothing but the end of this process can "
+                    "stop a kernel. MAGPIE_SANITIZE=1 runs the kernel on the interpreter, which finds such loops",
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, 2e-3)
+        if code:
+            raise self.failed(code, self.api.table.functions["query_event"].name)
+
+    def _recovered(self, device: int) -> None:
+        """The device has ended its work: free what was kept while it had not."""
+        self.stuck.discard(device)
+        for kept in [each for each in self._late if each[0] == device]:
+            self._late.remove(kept)
+            self.free(*kept)
 
     def record_event(self, device: int, stream: Any) -> Any:
         return DeviceEvent(self, device, 0 if stream is None else stream.handle)

@@ -76,7 +76,7 @@ class GpuKernel:
         self.most_threads = api.number("function_attribute", most, self.function)
 
     def __del__(self) -> None:
-        if self._module:
+        if self._module and self.device not in self.driver.stuck:
             try:
                 self.driver.enter(self.device).functions["unload_module"](self._module)
             except (GpuError, TypeError, AttributeError):
