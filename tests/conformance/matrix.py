@@ -107,7 +107,17 @@ def shape(
                             where = f"{grid} workgroups of {run.block}, {threads} threads, static={static}"
                             raise AssertionError(f"{where}: {error}") from None
 
+        def runs() -> Iterator[Run]:
+            pairs = [(block, grid) for block, grid in ((64, 7), (33, 2), (1024, 2)) if block in sizes]
+            for block, grid in [*(pairs or [(sizes[0], 2)]), *also]:
+                made = make(block, grid)
+                for run in [made] if isinstance(made, Run) else made:
+                    run.grid = grid if run.grid is None else run.grid
+                    run.block = run.block if isinstance(run.block, tuple) else block
+                    yield run
+
         assert list(inspect.signature(make).parameters) == ["block", "grid"], make.__name__
+        test.runs = runs  # type: ignore[attr-defined]  # for who compiles the kernels, or compares two backends
         test.__name__ = make.__name__
         test.__qualname__ = make.__qualname__
         test.__module__ = make.__module__

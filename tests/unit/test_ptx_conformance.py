@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,11 @@ MODULES = [
     m.name
     for m in pkgutil.iter_modules(tests.conformance.__path__)
     if m.name.startswith("test_")
-    and "@case" in (Path(tests.conformance.__path__[0]) / f"{m.name}.py").read_text(encoding="utf-8")
+    and re.search(
+        "^@(case|shape)",
+        (Path(tests.conformance.__path__[0]) / f"{m.name}.py").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
 ]
 _SAMPLE = 2
 
