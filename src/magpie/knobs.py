@@ -125,6 +125,12 @@ def _parse_gang(raw: str) -> int:
     return value
 
 
+def _parse_coarsen(raw: str) -> int:
+    if raw not in ("1", "2", "4", "8"):
+        raise ValueError
+    return int(raw)
+
+
 def _parse_bytes(raw: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15})([kmg]?)", raw.lower())
     if match is None:
@@ -248,6 +254,13 @@ static_workgroups: Knob[int] = _knob(
     _parse_sizes,
     "How many workgroup sizes of a kernel get code of their own for one signature; launches with further sizes share "
     "code that takes any size, and so do all of them with 0.",
+)  # fmt: skip
+
+coarsen: Knob[int | None] = _knob(
+    "MAGPIE_COARSEN", lambda: None, "chosen per kernel and grid",
+    "1, 2, 4 or 8",
+    lambda raw: _parse_coarsen(raw) if raw else None,
+    "How many adjacent workgroups one block of a GPU runs, for kernels that allow it; 1: a block is a workgroup.",
 )  # fmt: skip
 
 cpu_stream: Knob[int | None] = _knob(

@@ -1,7 +1,8 @@
 /* A stand-in for NVIDIA's driver library. */
 #include "fake_gpu.h"
 
-struct module { char text[1 << 16]; char entry[256]; };
+struct function { char entry[256]; };
+struct module { char text[1 << 16]; struct function functions[4]; };
 
 int cuInit(unsigned f) { NOTE("%u", f); return 0; }
 int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
@@ -10,7 +11,7 @@ int cuDeviceGet(int *d, int n) { *d = n; return 0; }
 int cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Stand-in %d", d); return 0; }
 int cuDeviceGetUuid(char *s, int d) { memset(s, 0xab, 16); return 0; }
 int cuDeviceGetAttribute(int *v, int a, int d) {
-    *v = a == 1 ? 1024 : a == 16 ? 132 : a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : -1;
+    *v = a == 1 ? 1024 : a == 16 ? 132 : a == 39 ? 2048 : a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : -1;
     return 0;
 }
 int cuDeviceTotalMem_v2(size_t *n, int d) { *n = (size_t)1 << 30; return 0; }
@@ -42,8 +43,10 @@ int cuModuleUnload(void *m) { NOTE(""); free(m); return 0; }
 int cuModuleGetFunction(void **f, struct module *m, const char *name) {
     NOTE("%s", name);
     if (!strstr(m->text, name)) return 500;
-    strncpy(m->entry, name, sizeof m->entry - 1);
-    *f = m;
+    struct function *made = m->functions;
+    while (made->entry[0] && strcmp(made->entry, name)) made++;
+    strncpy(made->entry, name, sizeof made->entry - 1);
+    *f = made;
     return 0;
 }
 int cuFuncGetAttribute(int *v, int a, void *f) { NOTE("%d", a); *v = 512; return 0; }
@@ -65,9 +68,9 @@ int cuGetErrorName(int code, const char **s) {
 }
 int cuGetErrorString(int code, const char **s) { *s = code == 700 ? "an illegal memory access was encountered" : 0; return *s ? 0 : 1; }
 
-int cuLaunchKernel(struct module *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+int cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **extra) {
     NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p extra %p", f->entry, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
-    run(f->entry, gx * bx, params);
+    run(f->entry, gx, bx, params);
     return 0;
 }

@@ -34,11 +34,15 @@ void fake_fail(const char *name, int code, int forever) { strcpy(fail_name, name
 
 static int take(uint64_t *p, size_t n) { *p = (uint64_t)aligned_alloc(256, (n + 255) / 256 * 256); return 0; }
 
-static void run(const char *entry, unsigned items, void **params) {
-    if (!strcmp(entry, "magpie_saxpy")) { /* a, x, its extent and stride, y, its extent and stride */
+static void run(const char *entry, unsigned blocks, unsigned block, void **params) {
+    int64_t items = (int64_t)blocks * block;
+    int by = 1; /* workgroups a block */
+    if (sscanf(entry, "magpie_saxpy_by%d", &by) == 1 || !strcmp(entry, "magpie_saxpy")) {
+        /* a, x, its extent and stride, y, its extent and stride; the number of workgroups */
+        int64_t all = by > 1 ? *(int64_t *)params[7] * block : items;
         float a = *(float *)params[0], *x = *(float **)params[1], *y = *(float **)params[4];
         int64_t n = *(int64_t *)params[2], sx = *(int64_t *)params[3], sy = *(int64_t *)params[6];
-        for (int64_t i = 0; i < n && i < (int64_t)items; i++) y[i * sy] += a * x[i * sx];
+        for (int64_t i = 0; i < n && i < all && i < items * by; i++) y[i * sy] += a * x[i * sx];
     }
     if (!strcmp(entry, "magpie_checked")) { /* x, its extent and stride, the record buffer */
         int *x = *(int **)params[0];

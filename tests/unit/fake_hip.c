@@ -11,7 +11,7 @@ int hipDeviceGet(int *d, int n) { *d = n; return 0; }
 int hipDeviceGetName(char *s, int n, int d) { snprintf(s, n, "%s", d ? "" : "Stand-in Instinct"); return 0; }
 int hipDeviceGetUuid(char *s, int d) { memset(s, d ? 0 : 0xab, 16); return 0; }
 int hipDeviceGetAttribute(int *v, int a, int d) {
-    *v = a == 56 ? 1024 : a == 63 ? 104 : a == 74 ? 65536 : a == 87 ? (d ? 32 : 64) : -1;
+    *v = a == 56 ? 1024 : a == 57 ? 2048 : a == 63 ? 104 : a == 74 ? 65536 : a == 87 ? (d ? 32 : 64) : -1;
     return 0;
 }
 int hipDeviceTotalMem(size_t *n, int d) { *n = (size_t)1 << 36; return 0; }
@@ -71,6 +71,6 @@ const char *hipGetErrorString(int code) { return code == 719 ? "unspecified laun
 int hipModuleLaunchKernel(struct module *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, void *stream, void **params, void **extra) {
     NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p extra %p", f->entry, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
-    run(f->entry, gx * bx, params);
+    run(f->entry, gx, bx, params);
     return 0;
 }

@@ -76,6 +76,32 @@ def test_memory_of_copies_is_used_again(cuda):
     assert cuda.names().count("cuMemAlloc_v2") == 2
 
 
+def test_blocks_run_several_workgroups_where_they_still_fill_the_device(cuda):
+    saxpy = make_saxpy()
+    n = 4 * 132 * 2048 + 300  # the stand-in holds 132 * 2048 threads
+    x, y = mp.asarray(np.arange(n, dtype=np.float32) % 1000, device="cuda"), mp.zeros(n, mp.f32, device="cuda")
+
+    def launched(size):
+        cuda.clear()
+        saxpy[mp.cdiv(size, 256), 256](1.0, x[:size], y[:size])
+        return next(c.split()[1:4] for c in cuda.calls() if c.startswith("cuLaunchKernel"))
+
+    assert launched(n) == ["magpie_saxpy_by4", "grid", "1057,1,1"]
+    assert launched(n - 301) == ["magpie_saxpy_by4", "grid", "1056,1,1"]
+    assert launched(n - 300 - 4 * 256) == ["magpie_saxpy", "grid", "4220,1,1"]
+    times = np.repeat([3, 2, 1, 0], [n - 300 - 1024, 1024 - 1, 301, 0])
+    assert np.array_equal(y.to_numpy(), times * (np.arange(n) % 1000))
+
+
+@pytest.mark.parametrize(("factor", "entry"), [("1", "magpie_saxpy grid 3,"), ("8", "magpie_saxpy_by8 grid 1,")])
+def test_how_many_workgroups_a_block_runs_is_a_knob(cuda, monkeypatch, factor, entry):
+    monkeypatch.setenv("MAGPIE_COARSEN", factor)
+    x, y = np.arange(600, dtype=np.float32), np.ones(600, np.float32)
+    make_saxpy()[3, 256](2.0, x, y)
+    assert np.array_equal(y, 2 * np.arange(600) + 1)
+    assert any(c.startswith(f"cuLaunchKernel {entry}") for c in cuda.calls())
+
+
 def test_views_with_gaps_are_read_and_written(cuda):
     a = mp.asarray(np.arange(24, dtype=np.float32).reshape(4, 6), device="cuda")
     want = np.arange(24, dtype=np.float32).reshape(4, 6)

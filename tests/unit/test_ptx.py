@@ -24,6 +24,12 @@ I = np.zeros(4, np.int32)
 needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc-cu12")
 
 
+@pytest.fixture(autouse=True)
+def one_workgroup_a_block(monkeypatch):
+    """One entry a module; test_coarsen has modules with two."""
+    monkeypatch.setenv("MAGPIE_COARSEN", "1")
+
+
 def ptx(kernel, *args, arch="", **options):
     return kernel.compile(*args, backend="ptx", arch=arch, **options).text
 

@@ -44,6 +44,7 @@ class Options:
     checked: bool = False
     gang: int = 0  # cpu: work-items per gang, 0 = chosen per kernel
     subgroup_size: int = 0  # 0 = the target's own
+    coarsen: int = 0  # workgroups that a block of a GPU runs where it can: 0 = chosen per kernel and grid, 1, 2, 4, 8
 
 
 class Artifact:

@@ -60,6 +60,7 @@ def _trip_count(rw: Rewriter, node: Node) -> Node | None:
     distance = b.emit("sub", stop, start)
     lowest = _constant(start)
     fits = lowest is not None and lowest >= 0
+    given = step
     if known not in (1, -1):
         if not fits:  # as unsigned numbers the difference is exact; only a quotient by 1 can still be too large
             step = b.emit("bitcast", step, type=u64) if known is None else b.const(abs(known), u64)
@@ -68,7 +69,7 @@ def _trip_count(rw: Rewriter, node: Node) -> Node | None:
         if not fits:
             distance = b.emit("bitcast", distance, type=index)
         if known is None:
-            any_trip = b.emit("and", any_trip, b.emit("ne", step, zero))
+            any_trip = b.emit("and", any_trip, b.emit("ne", given, zero))
     if not fits:
         distance = b.select(b.emit("lt", distance, zero), b.const(index.max, index), distance)
     return b.select(any_trip, distance, zero)

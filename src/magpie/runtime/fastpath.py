@@ -47,7 +47,14 @@ __all__ = ["key_function", "run_function"]
 
 #: What a launch depends on besides its arguments. The cache's knobs and MAGPIE_DUMP are read when a kernel is compiled.
 _environment = knobs.watch(
-    knobs.backend, knobs.device, knobs.sanitize, knobs.checked, knobs.cpu_gang, knobs.cpu_threads, knobs.cpu_stream
+    knobs.backend,
+    knobs.device,
+    knobs.sanitize,
+    knobs.checked,
+    knobs.cpu_gang,
+    knobs.cpu_threads,
+    knobs.cpu_stream,
+    knobs.coarsen,
 )
 
 # The largest double that struct packs as f32 without an overflow is a little above this; f16 likewise.

@@ -82,6 +82,7 @@ def compile_kernel(
         checked=knobs.checked() if wanted is None else wanted,
         gang=gang or (knobs.cpu_gang() or 0),
         subgroup_size=subgroup_size,
+        coarsen=knobs.coarsen() or 0,
     )
     size = _size(kernel, workgroup)
     if size is not None and variant == "general":
@@ -141,7 +142,9 @@ def inspect_kernel(
             ir = _lowered(kernel, args, kwargs).kernel
             if size is None and (last := _last_launch(kernel, args, kwargs)) is not None:
                 size = last.variant.workgroup
-            options = Options(arch, level, checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0)
+            options = Options(
+                arch, level, checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0, coarsen=knobs.coarsen() or 0
+            )
             return found.stages[name](with_facts(ir, Variant(True, False, size)), options)
     raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
 

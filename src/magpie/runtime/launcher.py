@@ -183,6 +183,7 @@ class Launcher:
             checked=knobs.checked() if checked is None else checked,
             gang=self.options.gang or knobs.cpu_gang() or 0,
             subgroup_size=self.options.subgroup_size or 0,
+            coarsen=knobs.coarsen() or 0,
         )
         specialiser = self.kernel._specialiser()
         if variant.fast:

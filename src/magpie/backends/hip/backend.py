@@ -42,7 +42,7 @@ class HipBackend(Backend):
 
     @property
     def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
-        return {name: self._stage(name) for name in ("kir", "prepared", "llvm", "llvm-opt", "asm")}
+        return {name: self._stage(name) for name in ("kir", "prepared", "coarse", "llvm", "llvm-opt", "asm")}
 
     def _stage(self, name: str) -> Callable[[Kernel, Options], str]:
         def show(kernel: Kernel, options: Options) -> str:

@@ -13,6 +13,7 @@ from magpie.backends.hip.arch import LDS, Arch
 from magpie.backends.hip.lanes import Wave
 from magpie.backends.hip.math import STACK, HipOps
 from magpie.backends.llvm.elementwise import Ops
+from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_kernel import DeviceKernel
 from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
@@ -54,10 +55,18 @@ class HipKernel(DeviceKernel):
     by_value, parameter_space = "byref", " addrspace(4)"
 
     def __init__(
-        self, original: Kernel, ready: Kernel, layout: KernelLayout, arch: Arch, wave: int, options: Options
+        self,
+        original: Kernel,
+        ready: Kernel,
+        layout: KernelLayout,
+        arch: Arch,
+        wave: int,
+        options: Options,
+        module: Module,
+        suffix: str = "",
     ) -> None:
         self.lanes = Wave(wave, arch.generation)
-        super().__init__(original, ready, layout, arch.name, options)
+        super().__init__(original, ready, layout, arch.name, options, module, suffix)
         self.info["wave"] = wave
 
     def operations(self, fast: str, native_half: bool) -> Ops:

@@ -9,7 +9,8 @@ from magpie.backends.hip.intrinsics import unknown
 from magpie.backends.hip.kernel import HipKernel
 from magpie.backends.hip.link import link
 from magpie.backends.hip.metadata import kernel_facts
-from magpie.backends.llvm.simt_pipeline import check_intrinsics, check_shared, generated, ready_kernel, show_kernel
+from magpie.backends.llvm.emitter import Module
+from magpie.backends.llvm.simt_pipeline import check_intrinsics, check_shared, emitted_kernel, generated, show_kernel
 from magpie.backends.llvm.worker import What, generate
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.ir.layout import KernelLayout
@@ -37,7 +38,11 @@ def wave_size(kernel: Kernel, target: Arch, options: Options) -> int:
 def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Options) -> HipKernel:
     """The kernel's module. Raises CompileError where it asks for more than the architecture has."""
     wave = wave_size(kernel, target, options)
-    emitted = HipKernel(kernel, ready_kernel(kernel, options), layout, target, wave, options)
+
+    def make(ready: Kernel, module: Module, suffix: str) -> HipKernel:
+        return HipKernel(kernel, ready, layout, target, wave, options, module, suffix)
+
+    emitted = emitted_kernel(kernel, options, make, LDS)
     check_shared(kernel, emitted, LDS, target.name, "MPG_HIP_2001")
     check_intrinsics(kernel, emitted, lambda names: unknown(names, target.generation), target.name, "MPG_HIP_2002")
     return emitted
@@ -65,7 +70,7 @@ def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Ar
 
 def show(kernel: Kernel, layout: KernelLayout, options: Options, stage: str) -> str:
     """The text of a stage of the pipeline."""
-    early = show_kernel(kernel, stage)
+    early = show_kernel(kernel, options, stage, LDS)
     if early is not None:
         return early
     target = arch(options.arch)

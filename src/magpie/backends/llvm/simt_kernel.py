@@ -2,7 +2,8 @@
 
 Parameters stand in the order of the layout, so that the argument block of the layout is the one that a launch takes: of
 a buffer its address, extents and strides; scalars by themselves; structs by value. Behind them come the extents of
-dynamic shared arrays, and the address of the record buffer where something is reported.
+dynamic shared arrays, the address of the record buffer where something is reported, and the number of workgroups along
+x where a block runs several of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from magpie.backends.llvm.simt_atomics import AtomicSimt
 from magpie.dtypes import DType, StructType, bf16, by_name, f16
 from magpie.ir.layout import BufferField, KernelLayout, ScalarField, scalar_places
 from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, SharedArray, walk
+from magpie.passes.coarsen import groups_name
 
 __all__ = ["GLOBAL", "SHARED", "DeviceKernel", "entry_name"]
 
@@ -33,7 +35,8 @@ def entry_name(kernel: str) -> str:
 
 
 class DeviceKernel(AtomicSimt):
-    """Emits one kernel. ``original`` is the kernel, ``ready`` what `magpie.passes.prepare` makes of it."""
+    """Emits one entry into ``module``. ``original`` is the kernel, ``ready`` what passes made of it; ``suffix`` tells
+    the entry from others of the module."""
 
     # Bytes of shared memory that variables of a module may have; more is asked for at launch.
     static_shared: int
@@ -42,8 +45,17 @@ class DeviceKernel(AtomicSimt):
     # How a struct is passed, the attribute that says so, and the address space in which it lies.
     by_value, parameter_space = "byval", ""
 
-    def __init__(self, original: Kernel, ready: Kernel, layout: KernelLayout, arch: str, options: Options) -> None:
-        module = Module()
+    def __init__(
+        self,
+        original: Kernel,
+        ready: Kernel,
+        layout: KernelLayout,
+        arch: str,
+        options: Options,
+        module: Module,
+        suffix: str = "",
+    ) -> None:
+        self.suffix = suffix
         super().__init__(ready, module, fast=FAST if original.fastmath else "", checked=options.checked)
         self.original = original
         self.layout = layout
@@ -52,7 +64,7 @@ class DeviceKernel(AtomicSimt):
         self.shared_fields = {s.name: s for s in layout.shared}
         self.cached: dict[str, str] = {}
         self.shared_plan: dict[Array, str] = {}
-        self.info: dict[str, Any] = {"entry": entry_name(original.name), "arch": arch}
+        self.info: dict[str, Any] = {"entry": entry_name(original.name) + suffix, "arch": arch}
         self.prepare_masks(ready)
         start = self.c.block("start")
         self.c.place(start)
@@ -65,7 +77,11 @@ class DeviceKernel(AtomicSimt):
         module.functions.append(self.c.function(self.header()))
         self.info["sites"] = self.sites
         self.info["records"] = bool(self.sites)
-        self.text = module.text()
+
+    @property
+    def text(self) -> str:
+        """The module that this entry is in."""
+        return self.c.module.text()
 
     # --- the entry -----------------------------------------------------------------------------------------------
     @abstractmethod
@@ -100,6 +116,8 @@ class DeviceKernel(AtomicSimt):
                 params += [f"i64 {self.extent_name(s.name, d)}" for d in range(len(s.extents))]
         if self.sites:
             params.append("i64 %records")
+        if any(s.name == groups_name(0) for s in self.kernel.scalars):
+            params.append("i64 %groups")
         return ", ".join(params)
 
     def natural(self, name: str) -> int:
@@ -160,6 +178,8 @@ class DeviceKernel(AtomicSimt):
 
     # --- parameters and arrays -----------------------------------------------------------------------------------
     def parameter(self, name: str, t: DType) -> str:
+        if name == groups_name(0):
+            return "%groups"
         field = self.fields.get(name)
         if field is not None:
             raw = self.names[name]
@@ -231,7 +251,7 @@ class DeviceKernel(AtomicSimt):
                 self.shared_plan[s] = self.in_entry(f"getelementptr i8, ptr{SHARED} {block}, i64 {offset}")
                 offset += _round(_bytes(s))
             else:
-                name = f"@shared.{k}"
+                name = f"@shared.{k}{self.suffix}"
                 module.globals[name] = f"{name} = internal addrspace(3) global [{_bytes(s)} x i8] undef, align {_ALIGN}"
                 self.shared_plan[s] = name
         at = str(offset)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from magpie.backends.base import Options
+from magpie.backends.llvm.coarsening import workgroups_a_block
 from magpie.backends.llvm.codegen import CodegenError
+from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_kernel import DeviceKernel
 from magpie.backends.llvm.worker import WorkerCrash
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.ir.nodes import Kernel
+from magpie.passes.coarsen import coarsen
 
-__all__ = ["check_intrinsics", "check_shared", "generated", "ready_kernel", "show_kernel"]
+__all__ = ["check_intrinsics", "check_shared", "emitted_kernel", "generated", "ready_kernel", "show_kernel"]
+
+K = TypeVar("K", bound=DeviceKernel)
+
+# What of `info` is another for the entry whose blocks run several workgroups.
+_OWN = ("entry", "static_shared", "fixed_shared", "dynamic_shared")
 
 
 def ready_kernel(kernel: Kernel, options: Options) -> Kernel:
@@ -20,6 +29,27 @@ def ready_kernel(kernel: Kernel, options: Options) -> Kernel:
     from magpie.passes.checked_uniform import check_uniform
 
     return check_uniform(prepare(kernel)) if options.checked else prepare(kernel)
+
+
+def emitted_kernel(kernel: Kernel, options: Options, make: Callable[[Kernel, Module, str], K], shared: int) -> K:
+    """The entry that ``make`` emits into a new module, in which there may be a second one whose blocks run several
+    workgroups each; a driver takes that for grids which are large enough. `info["coarse"]` has of it what differs.
+
+    ``make`` is given the kernel that passes made, the module, and what to append to the entry's name; ``shared`` is
+    what a workgroup may have of shared memory.
+    """
+    ready, module = ready_kernel(kernel, options), Module()
+    plain = make(ready, module, "")
+    factor = _factor(ready, options, shared)
+    if factor > 1:
+        coarse = make(coarsen(ready, factor), module, f"_by{factor}")
+        plain.info["coarse"] = {name: coarse.info[name] for name in _OWN}
+        plain.info["coarse"] |= {"factor": factor, "always": options.coarsen > 1}
+    return plain
+
+
+def _factor(ready: Kernel, options: Options, shared: int) -> int:
+    return 1 if options.checked else workgroups_a_block(ready, options.coarsen, shared)
 
 
 def check_shared(kernel: Kernel, emitted: DeviceKernel, limit: int, arch: str, code: str) -> None:
@@ -51,11 +81,14 @@ def generated(kernel: Kernel, generate: Callable[[], bytes], code: str) -> bytes
         raise CompileError([Diagnostic(code, f"kernel {kernel.name!r}: {error}", kernel.loc)]) from None
 
 
-def show_kernel(kernel: Kernel, stage: str) -> str | None:
-    """The text of a stage before there is LLVM code; None for another."""
+def show_kernel(kernel: Kernel, options: Options, stage: str, shared: int) -> str | None:
+    """The text of a stage before there is LLVM code; None for another. ``shared``: see `emitted_kernel`."""
     from magpie.ir.printer import print_kernel
-    from magpie.passes import prepare
 
     if stage == "kir":
         return print_kernel(kernel)
-    return print_kernel(prepare(kernel)) if stage == "prepared" else None
+    if stage not in ("prepared", "coarse"):
+        return None
+    ready = ready_kernel(kernel, options)
+    factor = 1 if stage == "prepared" else _factor(ready, options, shared)
+    return print_kernel(coarsen(ready, factor) if factor > 1 else ready)

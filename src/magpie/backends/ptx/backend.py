@@ -48,7 +48,7 @@ class PtxBackend(Backend):
 
     @property
     def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
-        return {name: self._stage(name) for name in ("kir", "prepared", "llvm", "llvm-opt", "ptx")}
+        return {name: self._stage(name) for name in ("kir", "prepared", "coarse", "llvm", "llvm-opt", "ptx")}
 
     def _stage(self, name: str) -> Callable[[Kernel, Options], str]:
         def show(kernel: Kernel, options: Options) -> str:

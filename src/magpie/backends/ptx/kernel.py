@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from magpie.backends.base import Options
 from magpie.backends.llvm.elementwise import Ops
+from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_kernel import DeviceKernel
 from magpie.backends.llvm.simt_subgroups import bool_kind
 from magpie.backends.ptx.arch import STATIC_SHARED, Arch
@@ -24,7 +25,7 @@ _SREG = {"thread_id": "tid", "workgroup_id": "ctaid", "workgroup_size": "ntid", 
 
 
 class PtxKernel(DeviceKernel):
-    """Emits one kernel. ``original`` is the kernel, ``ready`` what `magpie.passes.prepare` makes of it."""
+    """Emits one entry: see `DeviceKernel`."""
 
     lanes = WARP
     scopes: ClassVar = {
@@ -41,10 +42,19 @@ class PtxKernel(DeviceKernel):
         "num_workgroups": (1 << 31, 65536, 65536),
     }
 
-    def __init__(self, original: Kernel, ready: Kernel, layout: KernelLayout, arch: Arch, options: Options) -> None:
+    def __init__(
+        self,
+        original: Kernel,
+        ready: Kernel,
+        layout: KernelLayout,
+        arch: Arch,
+        options: Options,
+        module: Module,
+        suffix: str = "",
+    ) -> None:
         self.arch = arch
         self.ptx = arch.ptx
-        super().__init__(original, ready, layout, arch.name, options)
+        super().__init__(original, ready, layout, arch.name, options, module, suffix)
 
     def operations(self, fast: str, native_half: bool) -> Ops:
         return PtxOps(self.c, fast=fast, number=self.arch.number)

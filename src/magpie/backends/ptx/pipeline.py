@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from magpie.backends.base import Artifact, Options
-from magpie.backends.llvm.simt_pipeline import check_intrinsics, check_shared, generated, ready_kernel, show_kernel
+from magpie.backends.llvm.emitter import Module
+from magpie.backends.llvm.simt_pipeline import check_intrinsics, check_shared, emitted_kernel, generated, show_kernel
 from magpie.backends.llvm.worker import What, generate
 from magpie.backends.ptx.arch import Arch, arch
 from magpie.backends.ptx.intrinsics import unknown
@@ -23,7 +24,12 @@ def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Optio
         raise CompileError(
             [Diagnostic("MPG_PTX_2002", f"a subgroup is a warp of 32, not of {options.subgroup_size}", kernel.loc)]
         )
-    emitted = PtxKernel(kernel, ready_kernel(kernel, options), layout, target, options)
+
+
+    def make(ready: Kernel, module: Module, suffix: str) -> PtxKernel:
+        return PtxKernel(kernel, ready, layout, target, options, module, suffix)
+
+    emitted = emitted_kernel(kernel, options, make, target.shared)
     check_shared(kernel, emitted, target.shared, target.name, "MPG_PTX_2001")
     check_intrinsics(kernel, emitted, lambda names: unknown(names, target.number), target.name, "MPG_PTX_2002")
     return emitted
@@ -44,10 +50,11 @@ def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Ar
 
 def show(kernel: Kernel, layout: KernelLayout, options: Options, stage: str) -> str:
     """The text of a stage of the pipeline."""
-    early = show_kernel(kernel, stage)
+    target = arch(options.arch)
+    early = show_kernel(kernel, options, stage, target.shared)
     if early is not None:
         return early
-    emitted = emit_llvm(kernel, layout, arch(options.arch), options)
+    emitted = emit_llvm(kernel, layout, target, options)
     if stage == "llvm":
         return emitted.text
     return _generate(kernel, emitted, options, "ir" if stage == "llvm-opt" else "assembly")

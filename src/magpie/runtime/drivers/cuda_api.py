@@ -70,6 +70,7 @@ _FUNCTIONS = {
 _ATTRIBUTES = {
     "max_threads": 1,
     "multiprocessors": 16,
+    "threads_of_multiprocessor": 39,
     "capability_major": 75,
     "capability_minor": 76,
     "max_shared": 97,  # by opting in

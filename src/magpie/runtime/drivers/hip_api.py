@@ -70,6 +70,7 @@ _FUNCTIONS = {
 _ATTRIBUTES = {
     "max_threads": 56,
     "max_threads_z": 28,
+    "threads_of_multiprocessor": 57,
     "multiprocessors": 63,
     "max_shared": 74,
     "warp_size": 87,

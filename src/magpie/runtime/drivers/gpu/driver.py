@@ -58,6 +58,7 @@ class GpuDriver(Driver):
         #: What this thread has made current, and which streams of others its next launch follows.
         self.thread = _Thread()
         self._count = 0
+        self._threads: dict[int, int] = {}
         self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
         #: This process is a fork of one that used the library, whose state the library does not let a child have.
         self.forked = False
@@ -140,6 +141,15 @@ class GpuDriver(Driver):
         read = self.api.functions.get("device_uuid")
         known = read is not None and read(uuid, ordinal) == 0 and any(uuid.raw)
         return name.value.decode("utf-8", "replace"), {"uuid": uuid.raw.hex()} if known else {}
+
+    def threads(self, device: int) -> int:
+        """How many threads a device holds at once."""
+        found = self._threads.get(device)
+        if found is None:
+            ordinal = self.api.number("device", device)
+            found = self._attribute("multiprocessors", ordinal) * self._attribute("threads_of_multiprocessor", ordinal)
+            self._threads[device] = found
+        return found
 
     def enter(self, device: int) -> Api:
         """Make the device current on this thread."""

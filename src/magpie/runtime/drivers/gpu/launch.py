@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuKernel", "dynamic_bytes", "parameter_offsets"]
 
+# What arrays of unknown size may take for all workgroups of a block.
+_ROOM = 48 << 10
 _ALIGN = 16  # of each array in the block of shared memory, as `magpie.backends.llvm.simt_kernel` lays them out
 
 
@@ -50,6 +52,18 @@ def dynamic_bytes(info: dict[str, Any], extents: Sequence[int]) -> int:
     return total
 
 
+class _Entry:
+    """An entry of a module; ``opted``: the dynamic shared memory that it may have by now."""
+
+    __slots__ = ("function", "info", "most_threads", "opted")
+
+    def __init__(self, function: int, most_threads: int, info: dict[str, Any]) -> None:
+        self.function = function
+        self.most_threads = most_threads
+        self.info = info
+        self.opted = 0
+
+
 class GpuKernel:
     """A module on one device, with what does not depend on a launch."""
 
@@ -60,20 +74,23 @@ class GpuKernel:
         self.device = device
         self._module = 0
         self._lock = threading.Lock()
-        self._opted = 0
         api = driver.enter(device)
         code, module, said = driver.load_module(artifact.blob)
         if code:
             raise api.error(code, f"loading kernel {artifact.kernel!r}" + (f" ({said})" if said else ""))
         self._module = module
-        entry = str(artifact.info.get("entry", "")).encode()
-        function = ctypes.c_void_p()
-        code = api.functions["module_function"](ctypes.byref(function), module, entry)
+        self.plain = self._entry(artifact.info)
+        self._coarse: _Entry | None = None
+
+    def _entry(self, info: dict[str, Any]) -> _Entry:
+        api, function = self.driver.api, ctypes.c_void_p()
+        name = str(info.get("entry", ""))
+        code = api.functions["module_function"](ctypes.byref(function), self._module, name.encode())
         if code:
-            raise api.error(code, f"kernel {artifact.kernel!r} has no entry {entry.decode()!r}")
-        self.function = function.value or 0
-        most = api.table.attributes["function_max_threads"]
-        self.most_threads = api.number("function_attribute", most, self.function)
+            raise api.error(code, f"kernel {self.layout.kernel!r} has no entry {name!r}")
+        handle = function.value or 0
+        most = api.number("function_attribute", api.table.attributes["function_max_threads"], handle)
+        return _Entry(handle, most, info)
 
     def __del__(self) -> None:
         if self._module and self.device not in self.driver.stuck:
@@ -83,49 +100,66 @@ class GpuKernel:
                 return
 
     # --- checks --------------------------------------------------------------------------------------------------
-    def _check(self, grid: Dims, block: Dims) -> None:
+    def _check(self, entry: _Entry, grid: Dims, block: Dims) -> None:
         self.driver.check_grid(grid, block)
         items = block[0] * block[1] * block[2]
-        if items > self.most_threads:
+        if items > entry.most_threads:
             raise GpuError(
                 GpuErrorKind.ResourceExhausted,
                 self.driver.id,
                 f"kernel {self.layout.kernel!r} needs so many registers that a workgroup has at most "
-                f"{self.most_threads} work-items, and {items} were asked for",
+                f"{entry.most_threads} work-items, and {items} were asked for",
             )
 
-    def _opt_in(self, dynamic: int) -> None:
+    def _choose(self, grid: Dims, block: Dims, extents: Sequence[int]) -> tuple[_Entry, Dims]:
+        """The entry for a launch, and its grid: blocks of several workgroups where they still fill the device."""
+        what = self.info.get("coarse")
+        if what is None:
+            return self.plain, grid
+        blocks = (-(-grid[0] // what["factor"]), grid[1], grid[2])
+        items = block[0] * block[1] * block[2]
+        if not what["always"] and blocks[0] * blocks[1] * blocks[2] * items < self.driver.threads(self.device):
+            return self.plain, grid
+        if self._coarse is None:
+            self._coarse = self._entry(self.info | what)
+        if extents and what["static_shared"] + dynamic_bytes(self._coarse.info, extents) > _ROOM:
+            return self.plain, grid
+        return (self._coarse, blocks) if items <= self._coarse.most_threads else (self.plain, grid)
+
+    def _opt_in(self, entry: _Entry, dynamic: int) -> None:
         """Ask for more shared memory than every kernel may have."""
         free = self.driver.free_shared
-        if free is None or (dynamic + int(self.info["static_shared"]) <= free and dynamic <= free):
+        if free is None or (dynamic + int(entry.info["static_shared"]) <= free and dynamic <= free):
             return
         with self._lock:
-            if dynamic > self._opted:
+            if dynamic > entry.opted:
                 api = self.driver.enter(self.device)
                 api.call(
                     "set_function_attribute",
-                    self.function,
+                    entry.function,
                     api.table.attributes["function_max_dynamic_shared"],
                     dynamic,
                     what=f"{dynamic} bytes of shared memory for kernel {self.layout.kernel!r}",
                 )
-                self._opted = dynamic
+                entry.opted = dynamic
 
     # --- launches ------------------------------------------------------------------------------------------------
     def bind(self, shape: LaunchShape) -> Call:
-        grid, block = shape.grid, shape.block
-        self._check(grid, block)
+        block = shape.block
         extents = [n for f, ns in zip(self.layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
-        dynamic = dynamic_bytes(self.info, extents)
-        self._opt_in(dynamic)
+        entry, grid = self._choose(shape.grid, block, extents)
+        self._check(entry, shape.grid, block)
+        dynamic = dynamic_bytes(entry.info, extents)
+        self._opt_in(entry, dynamic)
         records = bool(self.info.get("records"))
-        hidden = len(extents) + records
+        groups = () if entry is self.plain else (shape.grid[0],)
+        hidden = len(extents) + records + len(groups)
         form = struct.Struct(f"<{struct_format(self.layout)}{hidden}q")
         offsets = parameter_offsets(self.layout, hidden)
         stream = 0 if shape.stream is None else shape.stream.handle
         driver, device, kernel = self.driver, self.device, self.layout.kernel
         thread, enter, many, pack_into = driver.thread, driver.enter, driver.many, form.pack_into
-        launch, fixed, argument, none = self._launcher(grid, block, dynamic, stream)
+        launch, fixed, argument, none = self._launcher(entry.function, grid, block, dynamic, stream)
         free: list[tuple[Any, Any, Any]] = []
 
         def make() -> tuple[Any, Any, Any]:  # the arguments, the address of the array of their addresses, that array
@@ -145,7 +179,7 @@ class GpuKernel:
                     driver.wait(device, other, stream)
             return code
 
-        tail = tuple(extents)
+        tail = (*extents, *groups)
 
         def call(*words: Any, keep: Any = self) -> None:  # the default keeps the module loaded
             try:
@@ -169,7 +203,7 @@ class GpuKernel:
         return reporting(self, call, tuple(extents), shape, stream)
 
     def _launcher(
-        self, grid: Dims, block: Dims, dynamic: int, stream: int
+        self, function: int, grid: Dims, block: Dims, dynamic: int, stream: int
     ) -> tuple[Callable[..., int], tuple[Any, ...], Callable[[int], Any], Any]:
         """The launch function, its first nine arguments, what makes the tenth from an address, and the last one."""
         quick = self.driver.quick_launch()
@@ -179,10 +213,10 @@ class GpuKernel:
                 (code,) = quick(*args)
                 return int(code)
 
-            return bound, (self.function, *grid, *block, dynamic, stream), int, 0
+            return bound, (function, *grid, *block, dynamic, stream), int, 0
         api = self.driver.api
         # By item it is an object of its own, without argtypes: the arguments are made once.
         raw: Callable[..., int] = api.library[api.table.functions["launch"].name]
         numbers = (ctypes.c_uint(n) for n in (*grid, *block, dynamic))
-        fixed = (ctypes.c_void_p(self.function), *numbers, ctypes.c_void_p(stream))
+        fixed = (ctypes.c_void_p(function), *numbers, ctypes.c_void_p(stream))
         return raw, fixed, ctypes.c_void_p, ctypes.c_void_p(0)

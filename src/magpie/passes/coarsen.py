@@ -1,0 +1,348 @@
+"""Workgroup coarsening: one block of the device runs several adjacent workgroups, all of them in step.
+
+A thread that handles one element has one load in flight and then waits. So each thread becomes the work-items of the
+same place in ``factor`` adjacent workgroups: every node of the kernel is executed for all of these before the next one
+is, which puts all their loads before the first of their stores. Work-items of different workgroups have no order
+between them, so this asks nothing of the addresses; the order within each one stays. Ids are those of the source, and
+num_workgroups is a parameter of its own (`groups_name`).
+
+    first = workgroup_id * factor
+    ... what decides who takes part: pure values, for all work-items of the thread ...
+    if first + factor <= groups and all of them take part {
+        the rest, in step
+    } else {
+        the kernel as it was, for each workgroup from first to groups that there is
+    }
+
+In step, a value that is the same for all work-items of the thread is computed once, and so is a branch on one. A branch
+on any other is taken by each for itself; where it holds loads, first all together if all take it.
+
+Not every kernel can be: see `can_coarsen`. Whether it pays is for the backend to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+from magpie.dtypes import DType, index, leaves
+from magpie.ir.builder import Builder
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Scalar, SharedArray, Slot, walk
+from magpie.ir.ops import Effect
+from magpie.passes.abreast import Sameness
+from magpie.passes.exits import has_return
+
+__all__ = ["can_coarsen", "coarsen", "groups_name"]
+
+# Nodes of a branch that are worth a second copy, in which all work-items of the thread take it together.
+_TOGETHER = 48
+
+# Elements of a local array that are set to zero one by one where the next workgroup begins.
+_LOCAL = 32
+
+_VALUES = (Effect.PURE, Effect.SLOT_READ, Effect.SLOT_WRITE)
+
+
+def groups_name(dim: int) -> str:
+    """The parameter that has the number of workgroups along ``dim``; no name of a user's has a dot."""
+    return f"num_workgroups.{dim}"
+
+
+def can_coarsen(kernel: Kernel) -> bool:
+    """Whether `coarsen` takes a prepared kernel.
+
+    What is reported says which workgroup it comes from; a work-item that waits for another may wait for one of its own
+    thread; and large local arrays are no good idea. Kernels with these stay as they are.
+    """
+    loops = waits = False
+    for node in walk(kernel.body):
+        effect = node.info.effect
+        if effect is Effect.DEBUG or node.op in ("grid_sync", "call"):
+            return False
+        loops |= node.op == "loop" and node.attrs.get("counted") is None
+        waits |= effect is Effect.ATOMIC or node.op == "fence"
+    if any(prod(a.shape) > _LOCAL for a in kernel.locals) or (loops and waits):
+        return False
+    return _nested(kernel.body) is not None
+
+
+def coarsen(kernel: Kernel, factor: int, dim: int = 0) -> Kernel:
+    """A prepared kernel that `can_coarsen` takes, for ``1/factor`` of the workgroups along ``dim``, rounded up.
+
+    It has one more parameter, `groups_name(dim)`, of type index: the number of workgroups of the source's launch.
+    """
+    body = _nested(kernel.body)
+    assert body is not None
+    kernel = replace(kernel, body=body)
+    made = _Coarsening(kernel, factor, dim)
+    made.build()
+    return replace(
+        kernel,
+        body=made.out.region,
+        params=[*kernel.params, Scalar(groups_name(dim), index)],
+        shared=[*kernel.shared, *made.shared],
+        locals=[*kernel.locals, *made.locals],
+    )
+
+
+# --- returns --------------------------------------------------------------------------------------------------------
+def _nested(region: Region) -> Region | None:
+    """``region`` without `return`: what follows a branch that returns moves into its other arm. None where one returns
+    from a loop, or from a part of an arm only."""
+    out: Region = []
+    for k, node in enumerate(region):
+        if node.op == "return":
+            return out
+        if not any(has_return(r) for r in node.regions):
+            out.append(node)
+            continue
+        if node.op != "if":
+            return None
+        then, else_ = node.regions
+        rest = region[k + 1 :]
+        if _returns(then):
+            else_ = [*else_, *rest]
+        elif _returns(else_):
+            then = [*then, *rest]
+        else:
+            return None
+        arms = (_nested(then), _nested(else_))
+        if arms[0] is None or arms[1] is None:
+            return None
+        out.append(Node("if", node.args, None, node.attrs, (arms[0], arms[1]), node.loc))
+        return out
+    return out
+
+
+def _returns(region: Region) -> bool:
+    """Whether every path through ``region`` ends in `return`."""
+    if not region:
+        return False
+    last = region[-1]
+    return last.op == "return" or (last.op == "if" and all(_returns(r) for r in last.regions))
+
+
+# --- work-items of one thread ---------------------------------------------------------------------------------------
+class _Item:
+    """What stands for values, slots and arrays of the source in one work-item of the thread."""
+
+    __slots__ = ("arrays", "global_id", "group", "slots", "values")
+
+    def __init__(self, group: Node, global_id: Node, arrays: dict[Array, Array]) -> None:
+        self.group = group
+        self.global_id = global_id
+        self.values: dict[Node, Node] = {}
+        self.slots: dict[Slot, Slot] = {}
+        self.arrays = arrays
+
+    def attr(self, old: Any) -> Any:
+        if isinstance(old, Slot):
+            return self.slots.get(old, old)
+        if isinstance(old, Array):
+            return self.arrays.get(old, old)
+        if isinstance(old, tuple) and old and isinstance(old[0], Slot):  # the `counted` hint: (slot, trips)
+            return self.slots.get(old[0], old[0]), self.values.get(old[1], old[1])
+        return old
+
+
+class _Coarsening:
+    def __init__(self, kernel: Kernel, factor: int, dim: int) -> None:
+        self.kernel = kernel
+        self.factor = factor
+        self.dim = dim
+        self.out = Builder([])
+        self.ahead: Region = []
+        self.guards: list[tuple[Node, bool]] = []
+        self.rest = kernel.body
+        while (found := _guarded(self.rest)) is not None:
+            self.ahead += self.rest[:-1]
+            self.rest = found[1]
+            self.guards.append((found[0], found[2]))
+        # in step, all of them are behind the guards
+        self.same = Sameness([*self.ahead, *self.rest], dim)
+        self.shared: list[SharedArray] = []
+        self.locals: list[LocalArray] = []
+        self.alone = False  # inside a branch that the work-items take one by one, or all together
+
+    # --- the frame -----------------------------------------------------------------------------------------------
+    def build(self) -> None:
+        b, dim = self.out, self.dim
+        b.loc = self.kernel.loc
+        self.groups = b.emit("param", type=index, name=groups_name(dim))
+        by = b.const(self.factor, index)
+        self.first = b.emit("mul", b.emit("workgroup_id", dim=dim), by)
+        self.thread = b.emit("thread_id", dim=dim)
+        known = self.kernel.known_workgroup
+        self.size = b.emit("workgroup_size", dim=dim) if known is None else b.const(known[dim], index)
+        start = b.emit("add", b.emit("mul", self.first, self.size), self.thread)
+        items = [_Item(self.first, start, {})]
+        for k in range(1, self.factor):
+            group = b.emit("add", self.first, b.const(k, index))
+            if known is None:
+                ahead = b.emit("mul", self.size, b.const(k, index))
+            else:
+                ahead = b.const(k * known[dim], index)
+            items.append(_Item(group, b.emit("add", start, ahead), self.copies(k)))
+        for item, slot in ((i, s) for i in items for s in self.same.varying_slots):
+            item.slots[slot] = slot if item is items[0] else Slot(slot.name, slot.type)
+        fast = b.emit("le", b.emit("add", self.first, by), self.groups)
+        self.region(self.ahead, items)
+        for condition, taken in self.guards:
+            for test in self.conditions(condition, items):
+                fast = b.emit("and", fast, test if taken else b.emit("not", test))
+        b.loc = self.kernel.loc
+        _, then, else_ = b.if_(fast)
+        with b.into(then):
+            self.region(self.rest, items)
+        with b.into(else_):
+            self.one_by_one()
+
+    def copies(self, k: int) -> dict[Array, Array]:
+        """Arrays of work-item ``k`` of the thread, and of its workgroup."""
+        shared = [SharedArray(f"{s.name}.{k}", s.type, s.shape, s.loc) for s in self.kernel.shared]
+        local = [LocalArray(f"{a.name}.{k}", a.type, a.shape, a.loc) for a in self.kernel.locals]
+        self.shared += shared
+        self.locals += local
+        return dict(zip([*self.kernel.shared, *self.kernel.locals], [*shared, *local], strict=True))
+
+    def conditions(self, condition: Node, items: list[_Item]) -> list[Node]:
+        """What a condition is for each of the items, every value once."""
+        return list(dict.fromkeys(item.values[condition] for item in items))
+
+    def one_by_one(self) -> None:
+        """The kernel as it was, for each workgroup that this block has."""
+        b = self.out
+        b.loc = self.kernel.loc
+        trips = b.emit("min", b.const(self.factor, index), b.emit("sub", self.groups, self.first))
+        slot = Slot("workgroup", index)
+        b.set(slot, b.const(0, index))
+        _, body, step = b.loop(counted=(slot, trips))
+        with b.into(step):
+            b.set(slot, b.emit("add", b.get(slot), b.const(1, index)))
+        with b.into(body):
+            k = b.get(slot)
+            b.emit("break_if", b.emit("ge", k, trips))
+            group = b.emit("add", self.first, k)
+            item = _Item(group, b.emit("add", b.emit("mul", group, self.size), self.thread), {})
+            slots = dict.fromkeys(n.attrs["slot"] for n in walk(self.kernel.body) if n.op in ("slot_get", "slot_set"))
+            for old in slots:
+                new = item.slots[old] = Slot(old.name, old.type)
+                assert isinstance(old.type, DType)
+                b.set(new, b.const(0, old.type))
+            for array in self.kernel.locals:
+                self.clear(array)
+            self.alone = True
+            self.region(self.kernel.body, [item])
+            if self.kernel.shared:  # the next workgroup writes where this one still reads
+                b.emit("barrier")
+
+    def clear(self, array: LocalArray) -> None:
+        b = self.out
+        for path, t, _ in [((), array.type, 0)] if isinstance(array.type, DType) else leaves(array.type):
+            for at in product(*map(range, array.shape)):
+                b.store(array, tuple(b.const(n, index) for n in at), b.const(0, t), field=path or None)
+
+    # --- in step -------------------------------------------------------------------------------------------------
+    def region(self, region: Region, items: list[_Item]) -> None:
+        for node in region:
+            self.visit(node, items)
+
+    def visit(self, node: Node, items: list[_Item]) -> None:
+        b = self.out
+        b.loc = node.loc
+        op, dim = node.op, node.attrs.get("dim")
+        if op in ("workgroup_id", "global_id") and dim == self.dim:
+            for item in items:
+                item.values[node] = item.group if op == "workgroup_id" else item.global_id
+        elif op == "num_workgroups" and dim == self.dim:
+            self.give(node, self.groups, items)
+        elif op == "if":
+            self.if_(node, items)
+        elif op == "loop":
+            if len(items) == 1 or self.same.of(node):
+                self.copy(node, items)
+            else:
+                self.each(node, items)
+        elif node.info.effect in (Effect.SYNC, Effect.CONTROL) or self.same.of(node):
+            self.copy(node, items)
+        else:
+            for item in items:
+                self.copy(node, [item])
+
+    def give(self, node: Node, value: Node, items: list[_Item]) -> None:
+        for item in items:
+            item.values[node] = value
+
+    def copy(self, node: Node, items: list[_Item]) -> Node:
+        """One node for all of ``items``; regions inside it are executed for all of them in step."""
+        item = items[0]
+        args = tuple(item.values[a] for a in node.args)
+        attrs = {key: item.attr(old) for key, old in node.attrs.items()}
+        regions: list[Region] = []
+        for inner in node.regions:
+            made: Region = []
+            with self.out.into(made):
+                self.region(inner, items)
+            regions.append(made)
+        new = Node(node.op, args, node.type, attrs, tuple(regions), node.loc)
+        self.out.region.append(new)
+        self.give(node, new, items)
+        return new
+
+    def each(self, node: Node, items: list[_Item]) -> None:
+        """A node with regions, for one item after the other."""
+        saved, self.alone = self.alone, True
+        for item in items:
+            self.copy(node, [item])
+        self.alone = saved
+
+    def if_(self, node: Node, items: list[_Item]) -> None:
+        b = self.out
+        condition = node.args[0]
+        if len(items) == 1 or self.same.of(condition):
+            self.copy(node, items)
+            return
+        if self.alone or not _worth_together(node):
+            self.each(node, items)
+            return
+        tests = self.conditions(condition, items)
+        together = tests[0]
+        for test in tests[1:]:
+            together = b.emit("and", together, test)
+        _, then, else_ = b.if_(together)
+        saved, self.alone = self.alone, True
+        with b.into(then):
+            self.region(node.regions[0], items)
+        with b.into(else_):
+            self.each(node, items)
+        self.alone = saved
+
+
+def _worth_together(node: Node) -> bool:
+    """Whether a branch loads from buffers, and is short."""
+    inner = list(walk(node.regions[0]))
+    return (
+        len(inner) <= _TOGETHER
+        and any(n.op == "load" and n.attrs["array"].space == "buffer" for n in inner)
+        and not any(n.op == "barrier" or _counts_lanes(n) for r in node.regions for n in walk(r))
+    )
+
+
+def _counts_lanes(node: Node) -> bool:
+    """Whether it matters to ``node`` which other work-items of its subgroup come to it."""
+    return node.info.effect is Effect.CROSS_LANE or node.op == "subgroup_barrier"
+
+
+def _guarded(region: Region) -> tuple[Node, Region, bool] | None:
+    """Of a region that ends in a branch of one arm and has nothing but values before it: the condition, the arm, and
+    which value of the condition leads there."""
+    if not region or region[-1].op != "if":
+        return None
+    then, else_ = region[-1].regions
+    if bool(then) == bool(else_) or any(n.info.effect not in _VALUES for n in region[:-1]):
+        return None
+    if any(_counts_lanes(n) for n in walk(then or else_)):
+        return None
+    return region[-1].args[0], then or else_, bool(then)
