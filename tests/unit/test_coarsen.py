@@ -7,8 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+from ptx_tools import assemble, ptxas
 
 import magpie as mp
+from magpie.backends.hip.metadata import kernel_facts
 from magpie.backends.interp.engine import Program
 from magpie.ir.verify import verify
 from magpie.passes import prepare
@@ -22,6 +24,8 @@ from tests.conformance.fuzz import arguments, load
 from tests.conformance.fuzzgen import Generator
 
 FACTORS = (2, 4, 8)
+
+needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc-cu12")
 
 
 def prepared(kernel, args, block=None):
@@ -168,6 +172,66 @@ def test_all_loads_stand_before_the_first_store():
     fast = next(n for n in ready.body if n.op == "if").regions[0]
     ops = [n.op for n in fast if n.op in ("load", "store")]
     assert ops == ["load"] * 8 + ["store"] * 4
+
+
+def entry(text, name):
+    """The body of an entry of a PTX module."""
+    return text.partition(f".entry {name}(")[2].partition("\n}\n")[0]
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ["sm_70", "sm_90"])
+def test_the_second_entry_of_a_module_is_taken_by_ptxas(arch, tmp_path):
+    made = k_saxpy.compile(backend="ptx", arch=arch, workgroup=256)
+    assert made.info["coarse"] == {
+        "entry": "magpie_k_saxpy_by4",
+        "static_shared": 0,
+        "fixed_shared": 0,
+        "dynamic_shared": [],
+        "factor": 4,
+        "always": False,
+    }
+    plain, coarse = entry(made.text, "magpie_k_saxpy"), entry(made.text, "magpie_k_saxpy_by4")
+    assert (plain.count("ld.global"), plain.count("st.global")) == (2, 1)
+    assert coarse.partition("st.global")[0].count("ld.global") == 8
+    assert assemble([made.text], arch, tmp_path) == ""
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1100"])
+def test_code_objects_have_both_entries(arch):
+    made = k_saxpy.compile(backend="hip", arch=arch, workgroup=256)
+    assert made.info["coarse"]["factor"] == 4
+    for name in ("magpie_k_saxpy", "magpie_k_saxpy_by4"):
+        assert kernel_facts(made.blob, name)["max_workgroup"] == 256
+
+
+@mp.kernel
+def k_work(x: mp.Array[mp.f32, 1], y: mp.Array[mp.f32, 1]):
+    i = mp.global_id(0)
+    y[i] = mp.sin(x[i]) + mp.exp(x[i]) + mp.log(x[i])
+
+
+@mp.kernel
+def k_counts(x: mp.Array[mp.i32, 1], y: mp.Array[mp.i32, 1]):
+    mp.atomic_add(y, x[mp.global_id(0)], 1)
+
+
+@mp.kernel
+def k_rows(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 1]):
+    i, s = mp.global_id(0), 0.0
+    for k in range(x.shape[1]):
+        s += x[k, i]
+    y[i] = s
+
+
+def test_kernels_that_do_not_wait_for_single_loads_keep_one_workgroup_a_block(monkeypatch):
+    for kernel in (k_work, k_counts, k_rows):
+        assert "coarse" not in kernel.compile(backend="ptx", workgroup=256).info
+    for options in ({"variant": "general"}, {}, {"workgroup": 256, "checked": True}):
+        assert "coarse" not in k_saxpy.compile(backend="ptx", **options).info
+    monkeypatch.setenv("MAGPIE_COARSEN", "2")
+    for kernel in (k_work, k_counts, k_rows, k_saxpy):
+        assert kernel.compile(backend="ptx").info["coarse"]["factor"] == 2
 
 
 @mp.kernel

@@ -88,8 +88,9 @@ class HipKernel(DeviceKernel):
         module = self.c.module
         if size is not None:
             marks = " !reqd_work_group_size " + module.node(f"!{{i32 {size[0]}, i32 {size[1]}, i32 {size[2]}}}")
-        version = module.node(f'!{{i32 1, !"amdhsa_code_object_version", i32 {100 * CODE_OBJECT}}}')
-        module.metadata.append(f"!llvm.module.flags = !{{{version}}}")
+        if not module.functions:  # once a module
+            version = module.node(f'!{{i32 1, !"amdhsa_code_object_version", i32 {100 * CODE_OBJECT}}}')
+            module.metadata.append(f"!llvm.module.flags = !{{{version}}}")
         entry = f"define amdgpu_kernel void @{self.info['entry']}({self.parameters()})"
         return f"{entry} convergent nounwind {' '.join(texts)}{marks}"
 

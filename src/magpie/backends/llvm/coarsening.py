@@ -19,7 +19,7 @@ _BYTES = 48
 _MOST = 8
 # Nodes of a kernel whose time goes into memory, for each byte of it; functions count as many.
 _WORK_A_BYTE = 8
-_ELEMENTARY = 24
+_ELEMENTARY = 60
 _DIVISION = 8
 # Values that a thread keeps: the accesses of all its work-items, about.
 _KEPT = 32

@@ -25,7 +25,6 @@ def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Optio
             [Diagnostic("MPG_PTX_2002", f"a subgroup is a warp of 32, not of {options.subgroup_size}", kernel.loc)]
         )
 
-
     def make(ready: Kernel, module: Module, suffix: str) -> PtxKernel:
         return PtxKernel(kernel, ready, layout, target, options, module, suffix)
 
