@@ -14,26 +14,11 @@ def saxpy(a: mp.f32, x: mp.Array[mp.f32, 1], y: mp.Array[mp.f32, 1]):
         y[i] = a * x[i] + y[i]
 
 
-@mp.kernel(workgroup=256)
-def total(x: mp.Array[mp.f32, 1], out: mp.Array[mp.f32, 1]):
-    part = mp.shared(8, mp.f32)
-    t = mp.thread_id(0)
-    s = 0.0
-    for i in range(mp.global_id(0), x.shape[0], mp.num_workgroups(0) * 256):
-        s += x[i]
-    s = mp.subgroup.sum(s)
-    if t == 0:
-        for k in range(8):
-            part[k] = 0.0
-    mp.barrier()
-    if mp.subgroup.lane() == 0:
-        part[mp.subgroup.id()] = s
-    mp.barrier()
-    if t == 0:
-        whole = 0.0
-        for k in range(8):
-            whole += part[k]
-        mp.atomic_add(out, 0, whole)
+@mp.kernel
+def copy(x: mp.Array[mp.f32, 1], y: mp.Array[mp.f32, 1]):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        y[i] = x[i]
 
 
 @mp.kernel(workgroup=(TILE, 8))
@@ -49,33 +34,54 @@ def transpose(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 2]):
 
 
 @mp.kernel(workgroup=256)
-def softmax(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 2]):
-    part = mp.shared(8, mp.f32)
+def softmax(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 2], n: mp.constexpr):
+    """One workgroup a row of n elements, a multiple of 1,024; they stay in registers between the passes."""
     row, t = mp.workgroup_id(0), mp.thread_id(0)
-    n = x.shape[1]
+    v = mp.local(n // 256, mp.f32)
+    for k in range(n // 1024):
+        for j in range(4):
+            v[4 * k + j] = x[row, 1024 * k + 4 * t + j]
     top = float("-inf")
-    for k in range(t, n, 256):
-        top = max(top, x[row, k])
-    top = mp.subgroup.max(top)
-    if mp.subgroup.lane() == 0:
-        part[mp.subgroup.id()] = top
-    mp.barrier()
-    top = part[0]
-    for k in range(1, mp.subgroup.count()):
-        top = max(top, part[k])
-    mp.barrier()
+    for k in range(n // 256):
+        top = max(top, v[k])
+    top = mp.workgroup.max(top)
     s = 0.0
-    for k in range(t, n, 256):
-        s += mp.exp(x[row, k] - top)
-    s = mp.subgroup.sum(s)
-    if mp.subgroup.lane() == 0:
-        part[mp.subgroup.id()] = s
-    mp.barrier()
+    for k in range(n // 256):
+        v[k] = mp.exp(v[k] - top)
+        s += v[k]
+    scale = 1.0 / mp.workgroup.sum(s)
+    for k in range(n // 1024):
+        for j in range(4):
+            y[row, 1024 * k + 4 * t + j] = v[4 * k + j] * scale
+
+
+@mp.kernel(workgroup=256)
+def layernorm(
+    x: mp.Array[mp.f32, 2],
+    weight: mp.Array[mp.f32, 1],
+    bias: mp.Array[mp.f32, 1],
+    y: mp.Array[mp.f32, 2],
+    eps: mp.f32,
+    n: mp.constexpr,
+):
+    row, t = mp.workgroup_id(0), mp.thread_id(0)
+    v = mp.local(n // 256, mp.f32)
+    for k in range(n // 1024):
+        for j in range(4):
+            v[4 * k + j] = x[row, 1024 * k + 4 * t + j]
     s = 0.0
-    for k in range(mp.subgroup.count()):
-        s += part[k]
-    for k in range(t, n, 256):
-        y[row, k] = mp.exp(x[row, k] - top) / s
+    for k in range(n // 256):
+        s += v[k]
+    mean = mp.workgroup.sum(s) / n
+    s = 0.0
+    for k in range(n // 256):
+        v[k] -= mean
+        s += v[k] * v[k]
+    scale = mp.rsqrt(mp.workgroup.sum(s) / n + eps)
+    for k in range(n // 1024):
+        for j in range(4):
+            c = 1024 * k + 4 * t + j
+            y[row, c] = v[4 * k + j] * scale * weight[c] + bias[c]
 
 
 @mp.kernel(workgroup=(TILE, TILE), fastmath=True)

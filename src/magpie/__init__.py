@@ -192,6 +192,8 @@ __all__ = sorted([*(_EXPORTS.keys() - _SHADOWS), "__version__"])
 
 
 def __getattr__(name: str) -> object:
+    if name == "lib":
+        return _import_module("magpie.lib")
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'magpie' has no attribute {name!r}")

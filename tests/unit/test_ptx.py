@@ -69,7 +69,44 @@ def test_strict_code_contracts_nothing_and_rounds_to_nearest():
 def test_fastmath_contracts_and_uses_the_special_function_unit():
     assert "fma.rn.f32" in ptx(k_multiply_add_fast, F, F)
     text = ptx(k_exp_fast, F, F)
-    assert "ex2.approx.f32" in text and "math_" not in text and "div.rn" not in text
+    assert "ex2.approx.ftz.f32" in text and "math_" not in text and "div.rn" not in text
+
+
+@mp.kernel(fastmath=True)
+def k_roots_fast(x, y):
+    i = mp.global_id(0)
+    y[i] = mp.rsqrt(x[i]) + mp.sqrt(x[i])
+
+
+def test_fast_roots_are_one_instruction_each():
+    text = ptx(k_roots_fast, F, F)
+    assert "rsqrt.approx.ftz.f32" in text and "sqrt.approx.ftz.f32" in text
+    assert "div" not in text and "rcp" not in text
+    wide = ptx(k_roots_fast, F.astype(np.float64), F.astype(np.float64))
+    assert "sqrt.rn.f64" in wide and ".ftz" not in wide
+
+
+@mp.kernel(workgroup=64)
+def k_rows(x: mp.Array[mp.f32, 2], y: mp.Array[mp.f32, 2], n: mp.constexpr):
+    row, t = mp.workgroup_id(0), mp.thread_id(0)
+    held = mp.local(n // 64, mp.f32)
+    for k in range(n // 256):
+        for j in range(4):
+            held[4 * k + j] = x[row, 256 * k + 4 * t + j]
+    most = 0.0
+    for k in range(n // 64):
+        most = max(most, held[k])
+    for k in range(n // 256):
+        for j in range(4):
+            y[row, 256 * k + 4 * t + j] = held[4 * k + j] - most
+
+
+def test_rows_that_begin_aligned_are_read_16_bytes_at_a_time_and_held_in_registers():
+    text = ptx(k_rows, n=1024, variant="aligned")
+    assert len(re.findall(r"ld\.global\.nc\.v4", text)) == len(re.findall(r"st\.global\.v4", text)) == 4
+    assert ".local" not in text
+    text = ptx(k_rows, n=1024)  # as many rows of any length would be
+    assert ".v4" not in text and ".local" not in text
 
 
 def test_reads_of_what_nobody_writes_use_the_constant_cache_only_where_arrays_do_not_overlap():
@@ -105,8 +142,9 @@ def test_an_architecture_that_nobody_knows():
 
 def test_a_subgroup_is_a_warp():
     assert ptx(k_multiply_add, F, F, subgroup_size=32)
-    with pytest.raises(mp.CompileError, match="warp of 32"):
-        ptx(k_multiply_add, F, F, subgroup_size=16)
+    for size in (8, 16, 64):
+        with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1021.*has 32"):
+            ptx(k_multiply_add, F, F, subgroup_size=size)
 
 
 def test_a_known_workgroup_size_is_required_and_an_unknown_one_bounded():

@@ -446,6 +446,20 @@ def test_alignment_is_a_fact_where_the_target_gains_from_it(monkeypatch, alignme
     assert np.asarray(x).tolist() == [1, 2] + [3] * 62
 
 
+@pytest.mark.parametrize(
+    ("shape", "start", "facts"),
+    [((4, 16), 0, "aligned"), ((4, 15), 0, "fast"), ((15,), 0, "aligned"), ((5, 16), 1, "aligned"), ((2, 4, 4), 0, "fast")],
+)
+def test_an_array_is_aligned_with_all_its_rows(monkeypatch, shape, start, facts):
+    @mp.kernel
+    def touch(x):
+        pass
+
+    monkeypatch.setattr(type(mp.device("cpu")), "alignment", property(lambda self: 64))
+    touch.launch(grid=1, block=1, args=(mp.zeros(shape, device="interp")[start:],), device="cpu")
+    assert [v.facts for v in touch.variants()] == [facts]
+
+
 def test_args_must_be_a_tuple(backend):
     with pytest.raises(mp.LaunchTypeError, match=r"args=\(x,\)"):
         bump.launch(grid=1, block=1, args=one())

@@ -31,7 +31,7 @@ class Manifest:
     alignment: int = 16
     # Code that knows the workgroup size is faster: launches are specialised on it (`Facts.workgroup`).
     static_workgroup: bool = False
-    # What `launch(subgroup_size=)` may ask for; empty where the device has one size.
+    # What `launch(subgroup_size=)` may ask for; empty where the backend itself says so for each architecture.
     subgroup_sizes: tuple[int, ...] = ()
 
 

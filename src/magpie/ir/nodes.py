@@ -248,8 +248,9 @@ class Facts:
     """What a launch checked, each worth speed. The empty facts are those of the general variant.
 
     contiguous: names of buffers that are C-contiguous.  aligned: names of buffers whose data is aligned to the target's
-    alignment.  noalias: no two buffers overlap (unless both are only read).  small: every span and the number of
-    work-items of the launch are below 2**31.  workgroup: the workgroup size of every launch of this code.
+    alignment, each row of it where there are several.  noalias: no two buffers overlap (unless both are only read).
+    small: every span and the number of work-items of the launch are below 2**31.  workgroup: the workgroup size of
+    every launch of this code.
 
     A fact makes code faster and changes nothing that a kernel can see, nor whether it is accepted: diagnostics are
     those of the kernel without facts.

@@ -155,7 +155,7 @@ class Buffer:
             dtype,
             len(shape),
             contiguous=strides == _row_major(shape) or _is_contiguous(shape, strides),
-            aligned=address % (ALIGNMENT if device.driver.host_memory else device.alignment) == 0,
+            aligned=self._rows_aligned(address, ALIGNMENT if device.driver.host_memory else device.alignment),
             small=is_small(shape, sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1),
             writable=writable,
             device=device,
@@ -163,6 +163,11 @@ class Buffer:
         memory.arrays.add(self)
 
     # --- facts -------------------------------------------------------------------------------------------------------
+    def _rows_aligned(self, address: int, by: int) -> bool:
+        """Whether the first element lies at a multiple of ``by``, and with it every row of an array without gaps."""
+        row = self.shape[-1] * self.dtype.itemsize if len(self.shape) > 1 else 0
+        return address % by == 0 and row % by == 0
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""

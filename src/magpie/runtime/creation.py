@@ -133,13 +133,23 @@ def to_numpy(array: Any) -> numpy.ndarray[Any, Any]:
     return array if isinstance(array, np.ndarray) else foreign_array(array, "array")
 
 
-def _on_a_gpu(value: Any) -> Buffer | None:
-    """The mp array on a GPU's memory of another library; None for everything else."""
-    if isinstance(value, Buffer) or not is_array_like(value) or is_numpy(value):
+def in_place(value: Any) -> Buffer | None:
+    """``value`` as an mp array without a copy: an mp array itself, or another library's in a GPU's memory; else None.
+
+    The next launch of this thread runs behind what the other library's stream has queued.
+    """
+    if isinstance(value, Buffer):
+        return value
+    if not is_array_like(value) or is_numpy(value):
         return None
     from magpie.runtime.drivers.gpu.arrays import device_array
 
-    found = device_array(value, "value")
+    return device_array(value, "value")
+
+
+def _on_a_gpu(value: Any) -> Buffer | None:
+    """The mp array on a GPU's memory of another library; None for everything else."""
+    found = None if isinstance(value, Buffer) else in_place(value)
     if found is not None:
         found.device.driver.followed()  # forgotten: what comes waits for all streams, and launches nothing
     return found

@@ -70,8 +70,8 @@ def compile_kernel(
     opt: str | None,
 ) -> Artifact:
     """See `Kernel.compile`."""
-    if variant not in ("fast", "general"):
-        raise LaunchValueError(f"variant= takes 'fast' or 'general'; got {variant!r}")
+    if variant not in ("fast", "aligned", "general"):
+        raise LaunchValueError(f"variant= takes 'fast', 'aligned' or 'general'; got {variant!r}")
     manifest = find_backend(backend).manifest
     if manifest.subgroup_sizes:
         check_subgroup_size(subgroup_size, manifest.subgroup_sizes, manifest.id, f"backend {manifest.id}")
@@ -88,7 +88,8 @@ def compile_kernel(
     if size is not None and variant == "general":
         raise LaunchValueError("the general variant takes any workgroup size; leave out workgroup= or variant=")
     lowering = _lowered(kernel, args, kwargs)
-    artifact = compile_artifact(lowering, Variant(variant == "fast", False, size), manifest.id, options)
+    chosen = Variant(variant != "general", variant == "aligned", size)
+    artifact = compile_artifact(lowering, chosen, manifest.id, options)
     for diagnostic in not_portable(lowering.kernel, kernel.requires):
         show_warning(diagnostic)
     return artifact

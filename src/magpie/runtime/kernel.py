@@ -169,7 +169,8 @@ class Kernel:
         """Compile for a backend, with no device needed; the result has `.blob .text .layout .extension .save(path)`.
 
         An argument is a dtype (mp.f32), `mp.Array[mp.f32, 2]`, an array or a number; parameters with a full annotation
-        may be left out. `variant` is "fast" (contiguous arrays that do not overlap) or "general" (nothing assumed).
+        may be left out. `variant` is "fast" (contiguous arrays that do not overlap), "aligned" (these, and the first
+        element and every row at a multiple of the target's alignment) or "general" (nothing assumed).
         `workgroup` is the only workgroup size that the code will be launched with; None: any. `opt` is "O0" to "O3",
         the level of the code generator; None: as for a launch.
         """

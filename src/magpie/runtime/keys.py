@@ -6,7 +6,8 @@ Which facts it carries follows from DESIGN 9 and RULES 27:
 * `contiguous`: C order without gaps.
 * `small`: sum((extent - 1) * |stride|) + 1 is below 2**31 elements, and so is each extent (an array of shape (0, 2**40)
   is not small).
-* `aligned`: the first element lies at a multiple of the device's alignment. Only mp arrays ever promise it. NumPy's own
+* `aligned`: the first element lies at a multiple of the device's alignment, and so does each row of an array of two
+  dimensions and more. Only arrays in a device's memory ever promise it. NumPy's own
   allocations lie at 16 mod 64 most of the time and by luck at 0: a fact that comes and goes with the allocator would
   compile two variants of one signature and gain nothing that can be relied on. Code is made for it only where the
   target gains from it (`Manifest.alignment`).

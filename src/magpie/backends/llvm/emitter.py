@@ -83,6 +83,8 @@ class Module:
 
     def __init__(self) -> None:
         self.declarations: dict[str, str] = {}
+        # Intrinsics that only tell the optimiser something: every target takes them, and no code is made of them.
+        self.hints: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.metadata: list[str] = []
@@ -93,6 +95,11 @@ class Module:
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({args})"
         return f"@{name}"
+
+    def assume(self, block: Block, fact: str) -> None:
+        """Tell LLVM at the end of ``block`` that the i1 ``fact`` holds."""
+        self.hints["llvm.assume"] = "declare void @llvm.assume(i1)"
+        block.lines.append(f"  call void @llvm.assume(i1 {fact})")
 
     def helper(self, name: str, make: Callable[[], str]) -> str:
         """An internal function, made at its first use; gives ``@name``."""
@@ -115,7 +122,7 @@ class Module:
     def text(self) -> str:
         """The whole module."""
         parts = [*self.globals.values(), *self.helpers.values(), *self.functions]
-        parts += [*self.declarations.values(), *self.metadata]
+        parts += [*self.declarations.values(), *self.hints.values(), *self.metadata]
         return "\n".join(p for p in parts if p) + "\n"
 
 

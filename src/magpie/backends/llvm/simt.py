@@ -38,6 +38,19 @@ def _constant_trips(loop: Node) -> int | None:
     return trips
 
 
+def _straight_size(regions: tuple[Region, ...]) -> int | None:
+    """Nodes of one trip that become code, those of inner loops for each trip; None where one has no constant trips."""
+    size = 0
+    for region in regions:
+        for node in region:
+            inner = _straight_size(node.regions)
+            times = _constant_trips(node) if node.op == "loop" else 1
+            if inner is None or times is None:
+                return None
+            size += times * inner + (node.op not in _FREE)
+    return size
+
+
 _ZERO = """define internal void @zero.local(ptr %p, i64 %size) nounwind noinline {
 entry:
   br label %loop
@@ -237,11 +250,13 @@ class Simt(ABC):
         depend on it. What is unrolled reads neighbours at constant distances, which become wide accesses.
         """
         trips = _constant_trips(node)
-        if trips is None or trips < 2 or any(inner.op == "loop" for r in node.regions for inner in walk(r)):
+        size = _straight_size(node.regions)
+        if trips is None or trips < 2 or size is None:
             return ""
-        size = sum(1 for r in node.regions for n in walk(r) if n.op not in _FREE)
         if trips * size <= _UNROLLED:
             return '!"llvm.loop.unroll.full"'
+        if any(inner.op == "loop" for r in node.regions for inner in walk(r)):
+            return ""
         count = 1
         while 2 * count * size <= _UNROLLED // 2 and trips % (2 * count) == 0 and count < 16:
             count *= 2

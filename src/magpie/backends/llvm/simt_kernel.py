@@ -8,6 +8,7 @@ x where a block runs several of them.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -68,6 +69,7 @@ class DeviceKernel(AtomicSimt):
         self.prepare_masks(ready)
         start = self.c.block("start")
         self.c.place(start)
+        self.assume_rows()
         self.plan_shared()
         if self.crosses:
             self.mask = self.entry_mask()
@@ -119,6 +121,17 @@ class DeviceKernel(AtomicSimt):
         if any(s.name == groups_name(0) for s in self.kernel.scalars):
             params.append("i64 %groups")
         return ", ".join(params)
+
+    def assume_rows(self) -> None:
+        """Tell LLVM what the fact `aligned` says of arrays of several rows: what a row's length is a multiple of."""
+        facts = self.kernel.facts
+        for b in self.kernel.buffers:
+            if b.rank < 2 or b.name not in facts.aligned or b.name not in facts.contiguous:
+                continue
+            by = _ALIGN // math.gcd(_ALIGN, b.type.itemsize)
+            if by > 1:
+                rest = self.in_entry(f"and i64 {self.extent(b, b.rank - 1)}, {by - 1}")
+                self.c.module.assume(self.c.entry, self.in_entry(f"icmp eq i64 {rest}, 0"))
 
     def natural(self, name: str) -> int:
         """The alignment that a parameter's type gives."""

@@ -30,6 +30,7 @@ class PtxBackend(Backend):
         **limits("ptx"),
         alignment=16,
         static_workgroup=True,
+        subgroup_sizes=(32,),
     )
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:

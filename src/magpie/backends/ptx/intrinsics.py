@@ -24,11 +24,7 @@ PLAIN = frozenset(
         "vote.ballot.sync",
         "vote.any.sync",
         "vote.all.sync",
-        "ex2.approx.f32",
-        "lg2.approx.f",
-        "sin.approx.f",
-        "cos.approx.f",
-        "rsqrt.approx.f",
+        *(f"{name}.approx.ftz.f" for name in ("ex2", "lg2", "sin", "cos", "sqrt", "rsqrt")),
     ]
 )
 

@@ -9,7 +9,6 @@ from magpie.backends.llvm.worker import What, generate
 from magpie.backends.ptx.arch import Arch, arch
 from magpie.backends.ptx.intrinsics import unknown
 from magpie.backends.ptx.kernel import PtxKernel
-from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Kernel
 
@@ -20,10 +19,6 @@ _TRIPLE = "nvptx64-nvidia-cuda"
 
 def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Options) -> PtxKernel:
     """The kernel's module. Raises CompileError where it asks for more than the architecture has."""
-    if options.subgroup_size not in (0, 32):
-        raise CompileError(
-            [Diagnostic("MPG_PTX_2002", f"a subgroup is a warp of 32, not of {options.subgroup_size}", kernel.loc)]
-        )
 
     def make(ready: Kernel, module: Module, suffix: str) -> PtxKernel:
         return PtxKernel(kernel, ready, layout, target, options, module, suffix)
