@@ -33,6 +33,7 @@ _EXPORTS: dict[str, str] = {
         "magpie.runtime.creation": "array_like asarray empty full ones to_numpy zeros",
         "magpie.runtime.device": "Device device devices",
         "magpie.runtime.driver": "MemoryHint",
+        "magpie.runtime.graph": "Graph GraphNode graph",
         "magpie.runtime.kernel": "Kernel kernel",
         "magpie.runtime.stream": "Event Stream synchronize",
         "magpie.language": (
@@ -179,6 +180,9 @@ if TYPE_CHECKING:
     from magpie.runtime.device import device as device
     from magpie.runtime.device import devices as devices
     from magpie.runtime.driver import MemoryHint as MemoryHint
+    from magpie.runtime.graph import Graph as Graph
+    from magpie.runtime.graph import GraphNode as GraphNode
+    from magpie.runtime.graph import graph as graph
     from magpie.runtime.kernel import Kernel as Kernel
     from magpie.runtime.kernel import kernel as kernel
     from magpie.runtime.stream import Event as Event

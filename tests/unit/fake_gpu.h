@@ -55,3 +55,89 @@ static void run(const char *entry, unsigned blocks, unsigned block, void **param
         }
     }
 }
+
+/* Graphs: what is launched, copied or filled in the stream that is captured becomes a node, and runs when its graph is
+   launched, from arguments as they were. An executable graph is a copy. A node's parameters are a pointer to it. */
+struct node { char kind, entry[64]; unsigned grid, items; uint64_t values[8]; void *params[8]; uint64_t to, from, pattern; size_t n; };
+struct graph { struct node nodes[64]; int count; };
+static struct graph *captured;
+static void *captured_stream;
+
+static struct node *next_node(void *stream, char kind) {
+    if (!captured || stream != captured_stream) return 0;
+    struct node *made = &captured->nodes[captured->count++];
+    made->kind = kind;
+    return made;
+}
+
+static int launch(const char *entry, unsigned grid, unsigned items, void **params, void *stream) {
+    struct node *made = next_node(stream, 'k');
+    if (!made) { run(entry, grid, items, params); return 0; }
+    strncpy(made->entry, entry, sizeof made->entry - 1);
+    made->grid = grid;
+    made->items = items;
+    for (int i = 0; i < 7 + !!strstr(entry, "_by"); i++) memcpy(&made->values[i], params[i], i ? 8 : 4);
+    return 0;
+}
+
+static int copy(uint64_t to, uint64_t from, size_t n, void *stream) {
+    struct node *made = next_node(stream, 'c');
+    if (!made) memmove((void *)to, (void *)from, n);
+    else { made->to = to; made->from = from; made->n = n; }
+    return 0;
+}
+
+static int fill(uint64_t to, uint64_t pattern, int size, size_t n, void *stream) {
+    struct node *made = next_node(stream, 'f');
+    if (made) { made->to = to; made->pattern = pattern; made->items = size; made->n = n; return 0; }
+    for (size_t i = 0; i < n; i++) memcpy((char *)to + i * size, &pattern, size);
+    return 0;
+}
+
+static int begin_capture(void *stream) {
+    if (captured || !stream) return 900;
+    captured = calloc(1, sizeof *captured);
+    captured_stream = stream;
+    return 0;
+}
+
+static int capture_info(void *stream, int *status, void ***nodes, size_t *count) {
+    static void *last;
+    *status = captured && stream == captured_stream;
+    *count = *status && captured->count;
+    if (*count) last = &captured->nodes[captured->count - 1];
+    *nodes = &last;
+    return 0;
+}
+
+static int end_capture(void *stream, struct graph **graph) {
+    if (!captured || stream != captured_stream) return 903;
+    *graph = captured;
+    captured = 0;
+    return 0;
+}
+
+static struct graph *last_graph; /* the one that was instantiated last */
+static int instantiate(struct graph **made, struct graph *graph) {
+    last_graph = graph;
+    *made = malloc(sizeof *graph);
+    memcpy(*made, graph, sizeof *graph);
+    return 0;
+}
+
+static int run_graph(struct graph *g) {
+    for (struct node *n = g->nodes; n < g->nodes + g->count; n++) {
+        for (int i = 0; i < 8; i++) n->params[i] = &n->values[i];
+        if (n->kind == 'k') run(n->entry, n->grid, n->items, n->params);
+        if (n->kind == 'c') memmove((void *)n->to, (void *)n->from, n->n);
+        if (n->kind == 'f') fill(n->to, n->pattern, n->items, n->n, 0);
+    }
+    return 0;
+}
+
+/* A node's number is the same in its graph and in the executable one; every graph has a place for 64. */
+static int set_node(struct graph *executable, struct node *node, struct node **parameters) {
+    for (int i = 0; i < 64; i++)
+        if (node == &last_graph->nodes[i]) { executable->nodes[i] = **parameters; return 0; }
+    return 1;
+}

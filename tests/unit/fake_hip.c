@@ -31,13 +31,18 @@ int hipMallocManaged(uint64_t *p, size_t n, unsigned f) { NOTE("%zu %u", n, f); 
 int hipHostMalloc(uint64_t *p, size_t n, unsigned f) { NOTE("%zu %u", n, f); return take(p, n); }
 int hipFree(uint64_t p) { NOTE(""); free((void *)p); return 0; }
 int hipHostFree(uint64_t p) { NOTE(""); free((void *)p); return 0; }
-int hipMemsetD8Async(uint64_t p, unsigned char c, size_t n, void *s) { NOTE("%zu %p", n, s); memset((void *)p, c, n); return 0; }
+int hipMemsetD8Async(uint64_t p, unsigned char c, size_t n, void *s) { NOTE("%zu %p", n, s); return fill(p, c, 1, n, s); }
+int hipMemsetD16Async(uint64_t p, unsigned short c, size_t n, void *s) { NOTE("%zu %p", n, s); return fill(p, c, 2, n, s); }
+int hipMemsetD32Async(uint64_t p, int c, size_t n, void *s) { NOTE("%zu %p", n, s); return fill(p, (unsigned)c, 4, n, s); }
 int hipPointerGetAttribute(int *v, int a, uint64_t p) { NOTE("%d", a); *v = 0; return 0; }
 int hipMemcpyHtoD(uint64_t d, void *h, size_t n) { NOTE("%zu", n); memcpy((void *)d, h, n); return 0; }
 int hipMemcpyDtoH(void *h, uint64_t d, size_t n) { NOTE("%zu", n); memcpy(h, (void *)d, n); return 0; }
 int hipMemcpyHtoDAsync(uint64_t d, void *h, size_t n, void *s) { NOTE("%zu %p", n, s); memcpy((void *)d, h, n); return 0; }
 int hipMemcpyDtoHAsync(void *h, uint64_t d, size_t n, void *s) { NOTE("%zu %p", n, s); memcpy(h, (void *)d, n); return 0; }
-int hipMemcpyDtoDAsync(uint64_t d, uint64_t e, size_t n, void *s) { NOTE("%zu %p", n, s); memmove((void *)d, (void *)e, n); return 0; }
+int hipMemcpyAsync(uint64_t d, uint64_t e, size_t n, int kind, void *s) { NOTE("%zu kind %d %p", n, kind, s); return copy(d, e, n, s); }
+int hipMemcpyPeerAsync(uint64_t d, int to, uint64_t e, int from, size_t n, void *s) { NOTE("%d from %d %zu %p", to, from, n, s); return copy(d, e, n, s); }
+int hipDeviceCanAccessPeer(int *can, int d, int e) { NOTE("%d %d", d, e); *can = 1; return 0; }
+int hipDeviceEnablePeerAccess(int d, unsigned f) { NOTE("%d", d); return 704; }
 int hipModuleLoadData(void **m, const char *code) {
     NOTE("%.4s on %d", code, current);
     *m = calloc(1, sizeof(struct module));
@@ -52,7 +57,7 @@ int hipModuleGetFunction(void **f, struct module *m, const char *name) {
     return 0;
 }
 int hipFuncGetAttribute(int *v, int a, void *f) { NOTE("%d", a); *v = 1024; return 0; }
-int hipStreamCreateWithFlags(void **s, unsigned f) { NOTE("%u", f); *s = (void *)0x77; return 0; }
+int hipStreamCreateWithFlags(void **s, unsigned f) { NOTE("%u", f); *s = (void *)(f ? 0x88 : 0x77); return 0; }
 int hipStreamDestroy(void *s) { NOTE("%p", s); return 0; }
 int hipStreamSynchronize(void *s) { NOTE("%p", s); return 0; }
 int hipStreamWaitEvent(void *s, void *e, unsigned f) { NOTE("%p", s); return 0; }
@@ -62,6 +67,15 @@ int hipEventSynchronize(void *e) { NOTE(""); return 0; }
 int hipEventQuery(void *e) { NOTE(""); return 0; }
 int hipEventElapsedTime(float *ms, void *a, void *b) { *ms = 2.5f; return 0; }
 int hipEventDestroy(void *e) { return 0; }
+int hipStreamBeginCapture(void *s, int mode) { NOTE("%p mode %d", s, mode); return begin_capture(s); }
+int hipStreamGetCaptureInfo_v2(void *s, int *status, uint64_t *id, void **graph, void ***nodes, size_t *count) { return capture_info(s, status, nodes, count); }
+int hipStreamEndCapture(void *s, struct graph **g) { int code = end_capture(s, g); NOTE("%p", s); return code; }
+int hipGraphInstantiateWithFlags(struct graph **e, struct graph *g, unsigned long long f) { NOTE("%d nodes", g->count); return instantiate(e, g); }
+int hipGraphLaunch(struct graph *e, void *s) { NOTE("%p", s); return run_graph(e); }
+int hipGraphKernelNodeGetParams(struct node *n, struct node **p) { *p = n; return 0; }
+int hipGraphExecKernelNodeSetParams(struct graph *e, struct node *n, struct node **p) { NOTE("%s", (*p)->entry); return set_node(e, n, p); }
+int hipGraphDestroy(struct graph *g) { free(g); return 0; }
+int hipGraphExecDestroy(struct graph *g) { free(g); return 0; }
 const char *hipGetErrorName(int code) {
     return code == 2 ? "hipErrorOutOfMemory" : code == 100 ? "hipErrorNoDevice" : code == 209 ? "hipErrorNoBinaryForGpu"
          : code == 719 ? "hipErrorLaunchFailure" : "hipErrorUnknown";
@@ -71,6 +85,5 @@ const char *hipGetErrorString(int code) { return code == 719 ? "unspecified laun
 int hipModuleLaunchKernel(struct module *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, void *stream, void **params, void **extra) {
     NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p extra %p", f->entry, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
-    run(f->entry, gx, bx, params);
-    return 0;
+    return launch(f->entry, gx, bx, params, stream);
 }

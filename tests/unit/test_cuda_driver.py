@@ -153,6 +153,100 @@ def test_memory_hints(cuda):
     assert cuda.driver.stats.nbytes == 0
 
 
+@pytest.mark.parametrize("memory", ["unified", "staging", "cached"])
+def test_memory_that_the_host_sees_is_looked_at_where_it_lies(cuda, memory):
+    x = mp.asarray(np.arange(10, dtype=np.float32), device="cuda", memory=memory)
+    y = mp.zeros(10, mp.f32, device="cuda", memory=memory)
+    view = np.asarray(y)
+    cuda.clear()
+    make_saxpy()[1, 64](2.0, x, y)
+    mp.synchronize("cuda")
+    assert np.array_equal(view, 2 * np.arange(10))
+    view[3] = 50
+    y[4] = 7
+    assert y.to_numpy().tolist() == [0, 2, 4, 50, 7, 10, 12, 14, 16, 18]
+    assert not any(name.startswith("cuMemcpy") for name in cuda.names())
+    local = mp.zeros(10, mp.f32, device="cuda")
+    with pytest.raises(ValueError, match="without a copy"):
+        local.__array__(copy=False)
+
+
+def test_copies_in_the_order_of_a_stream(cuda):
+    stream = mp.Stream("cuda")
+    pinned = mp.asarray(np.arange(10, dtype=np.float32), device="cuda", memory="staging")
+    x, back = mp.zeros(10, mp.f32, device="cuda"), mp.zeros(10, mp.f32, device="cuda", memory="staging")
+    cuda.clear()
+    x.copy_from(pinned, stream=stream)
+    back.copy_from(x, stream=stream)
+    back.copy_from(x)
+    assert cuda.calls() == ["cuMemcpyAsync 40 0x77", "cuMemcpyAsync 40 0x77", "cuMemcpyAsync 40 (nil)"]
+    assert np.array_equal(np.asarray(back), np.arange(10))
+    # views with gaps go through the host
+    x[::2].copy_from(back[5:])
+    assert x.to_numpy().tolist() == [5, 1, 6, 3, 7, 5, 8, 7, 9, 9]
+    for wrong, words in ((np.ones(10, np.float32), "mp array"), (mp.zeros(9, device="cpu"), "equal shapes")):
+        with pytest.raises(mp.GpuError, match=words):
+            x.copy_from(wrong)
+    with pytest.raises(mp.GpuError, match="the stream belongs to cpu:0"):
+        x.copy_from(back, stream=mp.Stream("cpu"))
+    elsewhere = mp.zeros(10, mp.f32, device="cpu")
+    elsewhere.copy_from(x)
+    assert np.array_equal(elsewhere.to_numpy(), x.to_numpy())
+
+
+@pytest.fixture
+def two(library):
+    fake = ctypes.CDLL(library)
+    fake.fake_devices(2, 1)
+    quiet = ("cuCtxSetCurrent", "cuFuncGetAttribute", "cuDevicePrimaryCtx")
+    with gpu_standin.installed(CudaDriver, library, quiet) as found:
+        yield found
+    fake.fake_devices(1, 0)
+
+
+def test_a_copy_between_devices_is_ordered_with_both(two):
+    data = np.arange(10, dtype=np.float32)
+    x = mp.asarray(data, device="cuda:0")
+    two.clear()
+    y = x.to("cuda:1")
+    assert y.device is mp.device("cuda:1") and x.to("cuda:0") is x
+    assert [c for c in two.calls() if not c.startswith("cuMemAlloc")] == [
+        "cuDeviceCanAccessPeer 1 0",
+        "cuCtxEnablePeerAccess 0x1000",
+        "cuDeviceCanAccessPeer 0 1",
+        "cuCtxEnablePeerAccess 0x1001",
+        "cuEventRecord (nil)",  # what the source's device has queued
+        "cuStreamWaitEvent (nil)",
+        "cuMemcpyPeerAsync 0x1001 from 0x1000 40 (nil)",
+        "cuEventRecord (nil)",
+        "cuStreamWaitEvent (nil)",
+    ]
+    assert np.array_equal(y.to_numpy(), data)
+    two.clear()
+    stream = mp.Stream("cuda:1")
+    y[2:4].copy_from(x[:2], stream=stream)
+    assert "cuMemcpyPeerAsync 0x1001 from 0x1000 8 0x77" in two.calls() and "cuDeviceCanAccessPeer" not in two.names()
+    assert y.to_numpy().tolist() == [0, 1, 0, 1, 4, 5, 6, 7, 8, 9]
+    # through the host where elements must be converted
+    assert mp.asarray(x, mp.i32, device="cuda:1").to_numpy().tolist() == data.tolist()
+    contexts = [c for c in two.library.fake_log().decode().splitlines() if c.startswith("cuCtxSetCurrent")]
+    assert {c.split()[1] for c in contexts} == {"0x1000", "0x1001"}
+
+
+def test_devices_that_do_not_reach_each_other_still_copy(two):
+    two.library.fake_devices(2, 0)
+    x = mp.asarray(np.arange(10, dtype=np.float32), device="cuda:1")
+    assert np.array_equal(x.to("cuda:0").to_numpy(), np.arange(10))
+    assert "cuMemcpyPeerAsync" in two.names() and "cuCtxEnablePeerAccess" not in two.names()
+
+
+def test_an_array_of_another_device_is_an_error_that_names_both(two):
+    x, y = (mp.zeros(10, mp.f32, device=f"cuda:{n}") for n in range(2))
+    with pytest.raises(mp.GpuError, match="MPG_LAUNCH_1008") as caught:
+        make_saxpy()[1, 64](1.0, x, y)
+    assert "ptx:0" in str(caught.value) and "ptx:1" in str(caught.value) and "device=" in str(caught.value)
+
+
 @mp.kernel
 def k_shared(out, n):
     a = mp.shared(n, mp.f32)
@@ -206,7 +300,7 @@ def test_cuda_arrays_of_others_are_copied_to_where_they_are_asked_for(cuda):
     cuda.clear()
     copied = mp.asarray(Other(data))
     assert copied.shape == (3, 4)
-    assert cuda.names()[-2:] == ["cuCtxSynchronize", "cuMemcpyDtoDAsync_v2"]
+    assert cuda.names()[-2:] == ["cuCtxSynchronize", "cuMemcpyAsync"]
 
 
 def test_a_fault_on_the_device_names_the_kernel_and_says_what_to_do(cuda):

@@ -145,6 +145,59 @@ def test_memory_hints(hip):
     assert hip.driver.stats.nbytes == 0
 
 
+def test_copies_fills_and_peers(hip):
+    data = np.arange(10, dtype=np.float32)
+    x = mp.asarray(data, device="hip:0")
+    y = mp.zeros(10, mp.f32, device="hip:0", memory="staging")
+    hip.clear()
+    y.copy_from(x, stream=mp.Stream("hip:0"))
+    x[5:] = 1.5
+    z = x.to("hip:1")
+    x.to("hip:1")
+    assert [c for c in hip.calls() if not c.startswith(("hipMalloc", "hipFree", "hipEventCreate"))] == [
+        "hipStreamCreateWithFlags 0",
+        "hipMemcpyAsync 40 kind 4 0x77",
+        "hipStreamDestroy 0x77",
+        "hipMemsetD32Async 5 (nil)",
+        "hipDeviceCanAccessPeer 1 0",
+        "hipDeviceEnablePeerAccess 0",  # the stand-in says that somebody has: no error
+        "hipDeviceCanAccessPeer 0 1",
+        "hipDeviceEnablePeerAccess 1",
+        *(
+            "hipEventRecord (nil)",
+            "hipStreamWaitEvent (nil)",
+            "hipMemcpyPeerAsync 1 from 0 40 (nil)",
+            "hipEventRecord (nil)",
+            "hipStreamWaitEvent (nil)",
+        )
+        * 2,
+    ]
+    assert np.array_equal(np.asarray(y), data)
+    assert z.to_numpy().tolist() == [0, 1, 2, 3, 4] + [1.5] * 5
+
+
+def test_graphs(hip):
+    x, y = mp.asarray(np.arange(10, dtype=np.float32), device="hip"), mp.zeros(10, mp.f32, device="hip")
+    saxpy = make_saxpy()
+    saxpy[1, 64](0.0, x, y)
+    hip.clear()
+    with mp.graph(device="hip") as g:
+        y[...] = 1.0
+        saxpy[1, 64](1.0, x, y)
+    assert hip.names() == [
+        "hipStreamCreateWithFlags",
+        "hipStreamBeginCapture",
+        "hipMemsetD32Async",
+        "hipModuleLaunchKernel",
+        "hipStreamEndCapture",
+        "hipGraphInstantiateWithFlags",
+    ]
+    g.nodes[1].update(a=3.0)
+    g()
+    assert hip.names()[-2:] == ["hipGraphExecKernelNodeSetParams", "hipGraphLaunch"]
+    assert np.array_equal(y.to_numpy(), 3 * np.arange(10) + 1)
+
+
 def test_dynamic_shared_memory_needs_no_opting_in(hip):
     @mp.kernel
     def k_shared(out, n):

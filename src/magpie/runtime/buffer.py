@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from magpie.dtypes import DType, StructType, Type
 from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, public
 from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
+from magpie.runtime.recording import current, refuse
 from magpie.runtime.types import numpy_type
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from magpie.runtime.device import Device
     from magpie.runtime.driver import Allocation, MemoryHint
+    from magpie.runtime.stream import Stream
 
 __all__ = ["Buffer", "Memory", "allocate", "running"]
 
@@ -236,7 +238,7 @@ class Buffer:
         import numpy as np
 
         device = self._ready()
-        if device.driver.host_memory:
+        if self._visible:
             return np.array(self._view())
         if not self.contiguous:
             return self._spanned()[1].copy()
@@ -255,15 +257,25 @@ class Buffer:
         strides = tuple(s * self.itemsize for s in self.strides)
         return span, np.ndarray(self.shape, numpy_type(self.dtype), span.data, self._words[0] - low, strides)
 
+    @property
+    def _visible(self) -> bool:
+        """Whether the host can look at the elements where they lie: host memory, pinned or managed memory."""
+        return self._memory.device.driver.host_visible(self._memory.hint)
+
+    @property
+    def _writable(self) -> bool:
+        return self._key.writable
+
     def _ready(self) -> Device:
         if self._memory.allocation is None:
             raise freed_error()
         device = self._memory.device
+        refuse(device, "reading or writing an array from the host", "do it before the graph, or after a launch of it")
         device.driver.synchronize(device.index)
         return device
 
     def _view(self) -> numpy.ndarray[Any, Any]:
-        """A NumPy array on the same memory (host memory only)."""
+        """A NumPy array on the same memory (where `_visible`)."""
         import numpy as np
 
         dtype = numpy_type(self.dtype)
@@ -283,13 +295,14 @@ class Buffer:
     def __array_interface__(self) -> dict[str, Any]:
         # Structs and bf16 have no name in this protocol: NumPy then asks for __array__, as it does for device memory.
         dtype = numpy_type(self.dtype)
-        if not self._ready().driver.host_memory or dtype.kind == "V":
+        if not self._visible or dtype.kind == "V":
             raise AttributeError("__array_interface__")
+        self._ready()
         return self._interface(dtype.str)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
-        device = self._ready()
-        if device.driver.host_memory and not copy:
+        self._ready()
+        if self._visible and not copy:
             view = self._view()
             return view if dtype is None or view.dtype == dtype else view.astype(dtype)
         if copy is False:
@@ -298,12 +311,14 @@ class Buffer:
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        if not self._ready().driver.host_memory:
+        self._ready()
+        if not self._visible:
             raise BufferError("DLPack export of device memory is not supported yet; use to_numpy()")
         return self._view().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if not self._ready().driver.host_memory:
+        self._ready()
+        if not self._visible:
             raise BufferError("DLPack export of device memory is not supported yet; use to_numpy()")
         return (1, 0)  # kDLCPU
 
@@ -316,8 +331,10 @@ class Buffer:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         target = self[index]
+        if self._assign_on_device(target, value):
+            return
         device = target._ready()
-        if device.driver.host_memory:
+        if target._visible:
             target._view()[...] = value
             return
         if not target.contiguous:
@@ -330,6 +347,45 @@ class Buffer:
 
         data = np.ascontiguousarray(np.broadcast_to(np.asarray(value, numpy_type(self.dtype)), target.shape))
         device.driver.copy_in(device.index, target._words[0], data.ctypes.data, data.nbytes)
+
+    def _assign_on_device(self, target: Buffer, value: Any) -> bool:
+        """Assign without the host's help where that is possible, in the order of the device's work."""
+        recorder = current(target.device)
+        if recorder is not None:
+            recorder.record_assignment(target, value)
+            return True
+        if target.device.driver.host_memory:
+            return False
+        from magpie.runtime.copies import copier, filler
+
+        if isinstance(value, Buffer):
+            if value.freed:
+                raise freed_error()
+            queue = copier(target, value)
+        else:
+            queue = filler(target, value)
+        if queue is None:
+            return False
+        queue()
+        return True
+
+    @public
+    def copy_from(self, source: Buffer, stream: Stream | None = None) -> None:
+        """Copy all elements of another mp array of the same shape and dtype, in the order of `stream`.
+
+        The copy is queued, and the call returns at once, between arrays of one device and its pinned or managed memory
+        (`memory="staging"`), and between two devices of a vendor; other pairs are copied through the host.
+        """
+        from magpie.runtime.copies import copy_from
+
+        copy_from(self, source, stream)
+
+    @public
+    def to(self, device: str | Device) -> Buffer:
+        """This array on a device: itself where it lies there, else a copy."""
+        from magpie.runtime.creation import asarray
+
+        return asarray(self, device=device)
 
     @public
     def reshape(self, *shape: int | tuple[int, ...]) -> Buffer:
@@ -398,6 +454,7 @@ def freed_error() -> GpuError:
 
 def allocate(device: Device, shape: tuple[int, ...], dtype: Type, hint: MemoryHint, *, zero: bool = False) -> Buffer:
     """A contiguous array in new memory. Raises GpuError OutOfMemory."""
+    refuse(device, "making an array", "make it before the graph, so that it is still there when the graph runs")
     memory = Memory(device, math.prod(shape) * dtype.itemsize, hint, zero)
     return Buffer(memory, dtype, shape, _row_major(shape), 0)
 

@@ -89,6 +89,10 @@ def asarray(value: Any, dtype: Any = None, *, device: str | Device | None = None
         if same_place and type_ in (None, value.dtype):
             return value
         target = value.device if device is None else find_device(device)
+        if type_ in (None, value.dtype):
+            result = allocate(target, value.shape, value.dtype, _hint(memory))
+            result[...] = value
+            return result
         data = value.to_numpy()
     else:
         target = find_device(device)

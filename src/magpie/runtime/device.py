@@ -118,8 +118,10 @@ class Device:
     @public
     def synchronize(self, timeout: float | None = None) -> None:
         """Wait until all work on this device is done; `timeout` is as for `Stream.synchronize`."""
+        from magpie.runtime.recording import refuse
         from magpie.runtime.stream import check_timeout
 
+        refuse(self, "waiting for a device", "nothing runs while a graph is recorded; wait after graph.launch()")
         self.driver.synchronize(self.index, timeout=check_timeout(timeout))
 
     def __repr__(self) -> str:

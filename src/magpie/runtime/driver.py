@@ -29,6 +29,7 @@ __all__ = [
     "Loaded",
     "MemoryHint",
     "MemoryStats",
+    "Recorded",
 ]
 
 Dims = tuple[int, int, int]
@@ -97,15 +98,26 @@ class LaunchShape:
 
 
 class Loaded(Protocol):
-    """An artifact that is ready to run on one device."""
+    """An artifact that is ready to run on one device. `reports`: the host has to look at something after a launch."""
 
     layout: KernelLayout
+    reports: bool
 
     def bind(self, shape: LaunchShape) -> Call:
         """A function that launches in this shape; it takes the layout's words in order (see `arguments.Packer`).
 
         Raises GpuError where the device cannot run the shape. The function may be called from several threads at once.
         """
+
+
+class Recorded(Protocol):
+    """Steps of a graph, ready to run again and again."""
+
+    def launch(self, stream: Any) -> None:
+        """Run all steps, in the order of a stream of the driver's; None: the default one."""
+
+    def update(self, index: int, step: Callable[[], None]) -> None:
+        """Put another step in the place of one that launches a kernel."""
 
 
 class Driver(ABC):
@@ -151,8 +163,23 @@ class Driver(ABC):
         """Device memory to host memory, complete on return."""
 
     @abstractmethod
-    def copy(self, device: int, to: int, source: int, nbytes: int) -> None:
-        """Device memory to memory of the same device."""
+    def copy(self, device: int, to: int, source: int, nbytes: int, stream: Any = None) -> None:
+        """Device memory to memory of the same device, in the order of the stream."""
+
+    def copy_between(self, to_device: int, to: int, device: int, source: int, nbytes: int, stream: Any = None) -> None:
+        """Memory of one device to that of another, after what both have queued, and before what they queue then.
+
+        The stream is one of the device that the copy is made to.
+        """
+        raise self.unsupported("copies between devices")
+
+    def fill(self, device: int, address: int, pattern: bytes, count: int, stream: Any = None) -> None:
+        """`count` copies of a pattern of 1, 2 or 4 bytes, in the order of the stream."""
+        raise self.unsupported("filling memory")
+
+    def host_visible(self, hint: MemoryHint) -> bool:
+        """Whether the host may look at memory with this hint where it lies."""
+        return self.host_memory
 
     @abstractmethod
     def load(self, device: int, artifact: Artifact, **options: Any) -> Loaded:
@@ -172,6 +199,14 @@ class Driver(ABC):
         Raises GpuError TimeoutExpired where it is not after `timeout` seconds.
         """
         return
+
+    def create_recording_stream(self, device: int) -> Any:
+        """The stream that the steps of a graph are launched in when they are recorded; see `create_stream`."""
+        return None
+
+    @abstractmethod
+    def record(self, device: int, stream: Any, steps: Sequence[Callable[[], None]]) -> Recorded:
+        """A graph of these steps, each of which launches a kernel or copies in the stream when it is called."""
 
     def record_event(self, device: int, stream: Any) -> Any:
         """A mark in the stream; None where there are no streams."""

@@ -1,6 +1,6 @@
 """A kernel bound to a launch shape: what `kernel[grid, block]` gives, and what `kernel.launch` uses.
 
-A launch that was seen before runs two small generated functions (`fastpath`). Every other one comes through `_plan`:
+A launch that was seen before runs two small generated functions (`fastpath`). Every other one comes through `plan`:
 check everything, choose the device, choose the variant, compile what is not compiled, and add a plan for the next time.
 """
 
@@ -16,7 +16,7 @@ from magpie.dtypes import Type, by_name
 from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, MagpieError, clean
 from magpie.frontend.signature import ScalarArg
 from magpie.ir.layout import BufferField, KernelLayout
-from magpie.records import record
+from magpie.records import record, replaced
 from magpie.runtime import fastpath
 from magpie.runtime.arguments import Signature, bind, signature
 from magpie.runtime.buffer import Buffer
@@ -26,6 +26,8 @@ from magpie.runtime.driver import Call, Dims, LaunchShape
 from magpie.runtime.extents import Extents, extents_function
 from magpie.runtime.grid import check_capabilities, check_limit, check_subgroup_size, parse_block, parse_grid
 from magpie.runtime.keys import SMALL
+from magpie.runtime.recording import active as recording
+from magpie.runtime.recording import current, refused
 from magpie.runtime.specialise import GENERAL, Specialisation, Variant
 from magpie.runtime.stream import Stream
 
@@ -66,7 +68,7 @@ class Launcher:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launch. On NumPy arrays and other host arrays the launch is complete on return."""
-        if not kwargs:
+        if not kwargs and not recording:
             try:
                 run = self._plans[self._key(*args)]
             except (KeyError, TypeError, AttributeError):
@@ -90,6 +92,11 @@ class Launcher:
         parameters = self.kernel.parameters
         values = bind(self.kernel.__name__, parameters, args, kwargs)
         found = signature(parameters, values)
+        if recording:
+            graph = current()
+            if graph is not None:
+                graph.record_launch(self, found)
+                return
         if 0 in self.grid:
             return
         if knobs.sanitize():
@@ -103,14 +110,26 @@ class Launcher:
         except (KeyError, TypeError):
             key = run = None  # keyword-only parameters, values of rare types: never kept
         if run is None:
-            run = self._plan(found)
+            run = self.plan(found)
             if key is not None:
                 if len(self._plans) >= _PLANS:
                     self._plans.clear()
                 self._plans[key] = run
         run(*found.values)
 
-    def _plan(self, found: Signature) -> Callable[..., None]:
+    def recorded_in(self, stream: Stream) -> Launcher:
+        """This launcher as a step of a graph, launched in `stream`. Raises GpuError where it cannot be one."""
+        if self.options.stream:
+            raise refused(stream.device, "a launch that names a stream", "leave the stream out; graph.launch takes one")
+        if knobs.sanitize():
+            raise refused(stream.device, "a launch under the sanitizer", "unset MAGPIE_SANITIZE")
+        if self.options.device is None and self.options.backend is None:
+            options = replaced(self.options, stream=stream, device=stream.device)
+        else:
+            options = replaced(self.options, stream=stream)
+        return Launcher(self.kernel, self.grid, self.block, options)
+
+    def plan(self, found: Signature) -> Callable[..., None]:
         """The run function for arguments like these."""
         device = self._device(found)
         stream = self.options.stream
@@ -130,6 +149,12 @@ class Launcher:
         aligned = fast and device.alignment > 1 and bool(keys) and all(k.aligned for k in keys)
         special = self._specialise(found, Variant(fast, aligned), device)
         self._check_access(found, special.artifact.layout)
+        if special.loaded.reports and isinstance(stream, Stream) and stream.records:
+            raise refused(
+                device,
+                f"kernel {self.kernel.__name__!r}, which prints, asserts or is checked,",
+                "launch it outside: the host looks at what it has to say after every launch",
+            )
         return self._run(found, special, device, fast)
 
     def _run(self, found: Signature, special: Specialisation, device: Device, fast: bool) -> Callable[..., None]:

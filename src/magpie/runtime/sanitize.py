@@ -128,7 +128,7 @@ def _on_interp(
     found = signature(parameters, bind(kernel.__name__, parameters, args, kwargs))
     if 0 in launcher.grid:
         return session.reports
-    run = launcher._plan(found)
+    run = launcher.plan(found)
     before, _local.session = _local.session, session
     try:
         run(*found.values)

@@ -9,11 +9,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from magpie.errors import LaunchValueError, public
+from magpie.runtime.recording import refuse
 
 if TYPE_CHECKING:
     from magpie.runtime.device import Device
 
 __all__ = ["Event", "Stream", "synchronize"]
+
+_WAIT = "nothing runs while a graph is recorded; wait after graph.launch()"
 
 
 class Event:
@@ -46,6 +49,9 @@ class Stream:
 
     __slots__ = ("device", "handle")
 
+    #: Launches in this stream are recorded for a graph.
+    records = False
+
     def __init__(self, device: str | Device | None = None) -> None:
         from magpie.runtime.device import device as find_device
 
@@ -59,10 +65,12 @@ class Stream:
         Raises GpuError TimeoutExpired where it is not after `timeout` seconds. The work goes on then: what can end a
         kernel that never ends is the end of the process.
         """
+        refuse(self.device, "waiting for a stream", _WAIT)
         self.device.driver.synchronize(self.device.index, self.handle, check_timeout(timeout))
 
     def record(self) -> Event:
         """An event after the work that was queued so far."""
+        refuse(self.device, "an event", "record it around launches of the graph")
         handle = self.device.driver.record_event(self.device.index, self.handle)
         return Event(self, handle, time.perf_counter())
 

@@ -167,6 +167,7 @@ class _Loaded:
     """Code that is mapped, and everything about it that does not depend on a launch."""
 
     __slots__ = ("_address", "_driver", "_image", "_info", "layout")
+    reports = False
 
     def __init__(self, driver: CpuDriver, artifact: Artifact, image: LoadedImage) -> None:
         self.layout: KernelLayout = artifact.layout

@@ -80,6 +80,9 @@ class CudaDriver(GpuDriver):
                     self._contexts[device] = found
         return found
 
+    def peer(self, device: int) -> int:
+        return self.context(device)
+
     def quick_launch(self) -> Callable[..., Any] | None:
         return fast_launch() if self.system_library else None
 

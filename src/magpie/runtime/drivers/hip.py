@@ -28,6 +28,7 @@ class HipDriver(GpuDriver):
     api_type = HipApi
     title = "HIP"
     vendor = "AMD"
+    any_direction = (4,)  # hipMemcpyDefault
 
     def library_names(self) -> Sequence[str]:
         return library_names()
@@ -80,6 +81,9 @@ class HipDriver(GpuDriver):
 
     def _make_current(self, device: int) -> None:
         self.api.call("set_device", device)
+
+    def peer(self, device: int) -> int:
+        return device
 
     def load_module(self, code: bytes) -> tuple[int, int, str]:
         module = ctypes.c_void_p()

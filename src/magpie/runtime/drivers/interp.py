@@ -54,6 +54,7 @@ class _Loaded:
         self.layout = artifact.layout
         self.subgroup_size: int = artifact.info["subgroup_size"]
         self.checked = checked
+        self.reports = False
 
     def bind(self, shape: LaunchShape) -> Call:
         from magpie.runtime.sanitize import run_program

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from magpie.backends.base import Artifact
 from magpie.errors import GpuError, GpuErrorKind
-from magpie.runtime.driver import Allocation, DeviceInfo, Dims, Driver, MemoryHint
+from magpie.runtime.driver import Allocation, DeviceInfo, Dims, Driver, MemoryHint, Recorded
 from magpie.runtime.drivers.gpu.api import Api, open_library
 from magpie.runtime.drivers.gpu.streams import DeviceEvent, DeviceStream
 
@@ -30,6 +30,9 @@ _SMALLEST = 4096
 _KEPT = 64 << 20
 
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, and hipHostMalloc's
+# A stream that does not wait for the default one, nor that for it: CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
+_NON_BLOCKING = 1
+_PEER_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, hipErrorPeerAccessAlreadyEnabled
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY, hipErrorNotReady
 # CUDA_ERROR_NO_DEVICE, and what HIP's initialisation says where there is none
 _NO_DEVICE = frozenset({100, 101})
@@ -62,6 +65,7 @@ class GpuDriver(Driver):
         self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
         #: This process is a fork of one that used the library, whose state the library does not let a child have.
         self.forked = False
+        self._reached: set[tuple[int, int]] = set()
         #: Devices whose work did not end in the time that it was given: what would wait for it (freeing memory,
         #: unloading code) is left, or the program could not even end.
         self.stuck: set[int] = set()
@@ -236,9 +240,47 @@ class GpuDriver(Driver):
         if nbytes:
             self.checked(device, "copy_out", host, address, nbytes)
 
-    def copy(self, device: int, to: int, source: int, nbytes: int) -> None:
+    def copy(self, device: int, to: int, source: int, nbytes: int, stream: Any = None) -> None:
         if nbytes:
-            self.checked(device, "copy_async", to, source, nbytes, None)
+            self.checked(device, "copy_async", to, source, nbytes, *self.any_direction, _handle(stream))
+
+    def copy_between(self, to_device: int, to: int, device: int, source: int, nbytes: int, stream: Any = None) -> None:
+        if not nbytes:
+            return
+        self._reach(to_device, device)
+        queue = _handle(stream)
+        self.wait(to_device, queue, device, 0)
+        ends = (to, self.peer(to_device), source, self.peer(device))
+        self.checked(to_device, "copy_peer_async", *ends, nbytes, queue)
+        self.wait(device, 0, to_device, queue)
+
+    def fill(self, device: int, address: int, pattern: bytes, count: int, stream: Any = None) -> None:
+        name = {1: "set_bytes", 2: "set_halves", 4: "set_words"}[len(pattern)]
+        if count:
+            self.checked(device, name, address, int.from_bytes(pattern, "little"), count, _handle(stream))
+
+    def host_visible(self, hint: MemoryHint) -> bool:
+        return hint in (MemoryHint.Unified, MemoryHint.Staging, MemoryHint.Cached)
+
+    #: What a copy's function takes besides to find out itself where both ends are.
+    any_direction: ClassVar[tuple[int, ...]] = ()
+
+    @abstractmethod
+    def peer(self, device: int) -> int:
+        """How the library's functions for several devices name one."""
+
+    def _reach(self, device: int, other: int) -> None:
+        """Let two devices read each other's memory where they can: then copies do not go through the host."""
+        for here, there in ((device, other), (other, device)):
+            if (here, there) in self._reached:
+                continue
+            self._reached.add((here, there))
+            api = self.enter(here)
+            ordinals = (api.number("device", here), api.number("device", there))
+            if api.number("can_access_peer", *ordinals):
+                code = api.functions["enable_peer"](self.peer(there), 0)
+                if code not in (0, _PEER_ENABLED):
+                    raise self.failed(code, api.table.functions["enable_peer"].name)
 
     def memory_available(self, device: int) -> int:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -248,6 +290,14 @@ class GpuDriver(Driver):
     # --- streams -------------------------------------------------------------------------------------------------
     def create_stream(self, device: int) -> Any:
         return DeviceStream(self, device)
+
+    def create_recording_stream(self, device: int) -> Any:
+        return DeviceStream(self, device, _NON_BLOCKING)
+
+    def record(self, device: int, stream: Any, steps: Sequence[Callable[[], None]]) -> Recorded:
+        from magpie.runtime.drivers.gpu.graphs import DeviceGraph
+
+        return DeviceGraph(self, device, stream, steps)
 
     def synchronize(self, device: int, stream: Any = None, timeout: float | None = None) -> None:
         if timeout is not None:
@@ -261,7 +311,7 @@ class GpuDriver(Driver):
 
     def _wait(self, device: int, stream: Any, timeout: float) -> None:
         """Look at an event until it is done. Raises GpuError TimeoutExpired where that takes too long."""
-        event = DeviceEvent(self, device, 0 if stream is None else stream.handle)
+        event = DeviceEvent(self, device, _handle(stream))
         end = time.monotonic() + timeout
         pause = 20e-6
         while (code := self.api.functions["query_event"](event.handle)) == _NOT_READY:
@@ -288,7 +338,7 @@ class GpuDriver(Driver):
             self.free(*kept)
 
     def record_event(self, device: int, stream: Any) -> Any:
-        return DeviceEvent(self, device, 0 if stream is None else stream.handle)
+        return DeviceEvent(self, device, _handle(stream))
 
     # --- other libraries' arrays and streams -------------------------------------------------------------------------
     def owner_of(self, address: int) -> int | None:
@@ -306,10 +356,10 @@ class GpuDriver(Driver):
         found, self.thread.streams = self.thread.streams, frozenset()
         return found
 
-    def wait(self, device: int, waiting: int, other: int) -> None:
-        """Work that is queued from now on in one stream waits for what another has queued."""
-        event = DeviceEvent(self, device, other)
-        self.api.call("wait_event", waiting, event.handle, 0)
+    def wait(self, device: int, waiting: int, other_device: int, other: int) -> None:
+        """Work that is queued from now on in a stream waits for what another stream, perhaps elsewhere, has queued."""
+        event = DeviceEvent(self, other_device, other)
+        self.enter(device).call("wait_event", waiting, event.handle, 0)
 
     def checked(self, device: int, name: str, *args: Any) -> None:
         """A call that also reports what earlier launches did wrong."""
@@ -344,6 +394,10 @@ class GpuDriver(Driver):
         from magpie.runtime.drivers.gpu.launch import GpuKernel
 
         return GpuKernel(self, device, artifact)
+
+
+def _handle(stream: Any) -> int:
+    return 0 if stream is None else int(stream.handle)
 
 
 def _forked(driver: weakref.ref[GpuDriver]) -> None:

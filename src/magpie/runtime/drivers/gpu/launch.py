@@ -70,6 +70,7 @@ class GpuKernel:
     def __init__(self, driver: GpuDriver, device: int, artifact: Artifact) -> None:
         self.layout: KernelLayout = artifact.layout
         self.info = artifact.info
+        self.reports = bool(artifact.info.get("records"))
         self.driver = driver
         self.device = device
         self._module = 0
@@ -172,11 +173,11 @@ class GpuKernel:
             """A launch that is ordered with streams of other libraries."""
             others = driver.followed()
             for other in others:
-                driver.wait(device, stream, other)
+                driver.wait(device, stream, device, other)
             code: int = launch(*fixed, pointers, none)
             if not code:
                 for other in others:
-                    driver.wait(device, other, stream)
+                    driver.wait(device, other, device, stream)
             return code
 
         tail = (*extents, *groups)

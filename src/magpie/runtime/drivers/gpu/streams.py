@@ -14,11 +14,11 @@ __all__ = ["DeviceEvent", "DeviceStream"]
 
 
 class DeviceStream:
-    """A queue; it waits for the legacy default stream, and that for it."""
+    """A queue; without flags it waits for the legacy default stream, and that for it."""
 
-    def __init__(self, driver: GpuDriver, device: int) -> None:
+    def __init__(self, driver: GpuDriver, device: int, flags: int = 0) -> None:
         self.driver, self.device = driver, device
-        self.handle = driver.enter(device).number("create_stream", 0, type_=ctypes.c_void_p)
+        self.handle = driver.enter(device).number("create_stream", flags, type_=ctypes.c_void_p)
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", 0)
