@@ -61,6 +61,21 @@ def test_nothing_runs_before_the_graph_is_launched_and_everything_then_in_order(
     assert "4 steps" in repr(g) and "copy" in repr(g.nodes[0]) and "'saxpy'" in repr(g.nodes[1])
 
 
+def test_launches_that_were_seen_often_are_recorded_too(device):
+    """Every path of a launch, also the quick ones, must ask whether this thread records."""
+    x, y = arrays(device)
+    bound = make_saxpy()[1, 64]
+    for _ in range(5):
+        bound(1.0, x, y)
+    with mp.graph(device=device) as g:
+        for _ in range(3):
+            bound(1.0, x, y)
+    assert len(g.nodes) == 3 and np.array_equal(y.to_numpy(), 5 * WANT)
+    g()
+    bound(1.0, x, y)
+    assert np.array_equal(y.to_numpy(), 9 * WANT)
+
+
 def test_a_node_takes_other_numbers_and_arrays(device):
     x, y, z = arrays(device, 3)
     saxpy = make_saxpy()
