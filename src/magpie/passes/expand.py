@@ -9,7 +9,7 @@ from magpie.dtypes import index, u64
 from magpie.ir.nodes import Kernel, Node
 from magpie.passes.rewrite import Rewriter
 
-__all__ = ["expand"]
+__all__ = ["expand", "range_length"]
 
 
 def _constant(node: Node) -> int | None:
@@ -33,7 +33,7 @@ def _size(rw: Rewriter, node: Node) -> Node | None:
     return rw.out.const(rw.workgroup[node.attrs["dim"]], index)
 
 
-def _length(start: int, stop: int, step: int) -> int:
+def range_length(start: int, stop: int, step: int) -> int:
     """len(range(start, stop, step)), which Python limits to the size of a word; 0 if the step is."""
     distance = stop - start if step > 0 else start - stop
     return -(-distance // abs(step)) if step and distance > 0 else 0
@@ -46,7 +46,7 @@ def _trip_count(rw: Rewriter, node: Node) -> Node | None:
     ends = [_constant(a) for a in (start, stop, step)]
     if None not in ends:
         first, last, by = (n or 0 for n in ends)
-        return b.const(min(_length(first, last, by), index.max), index)
+        return b.const(min(range_length(first, last, by), index.max), index)
     zero, one = b.const(0, index), b.const(1, index)
     known = _constant(step)
     if known is None:  # run-time step: a negative one counts the mirrored range

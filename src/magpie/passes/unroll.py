@@ -6,15 +6,16 @@ its own affair, so it says which loops and how far.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
 from magpie.dtypes import index
 from magpie.ir.nodes import Kernel, Node, Region, Slot, walk
+from magpie.passes.expand import range_length
 from magpie.passes.rewrite import Rewriter
 
-__all__ = ["Counted", "counted_loop", "unroll"]
+__all__ = ["Counted", "counted_loop", "is_test", "unroll"]
 
 
 class Counted:
@@ -30,6 +31,8 @@ class Counted:
     @property
     def known(self) -> int | None:
         """The number of trips, if it is a constant."""
+        if self.trips.op == "trip_count" and all(a.op == "const" for a in self.trips.args):
+            return range_length(*(a.attrs["value"] for a in self.trips.args))
         return self.trips.attrs["value"] if self.trips.op == "const" else None
 
 
@@ -88,9 +91,10 @@ class _Copy(Rewriter):
 
 
 class _Unroller(Rewriter):
-    def __init__(self, factors: Mapping[Node, int]) -> None:
+    def __init__(self, factors: Mapping[Node, int], ahead: Set[Node]) -> None:
         super().__init__({"loop": self.loop})
         self.factors = factors
+        self.ahead = ahead
 
     def loop(self, rewriter: Rewriter, node: Node) -> None:
         factor, found = self.factors.get(node, 1), counted_loop(node)
@@ -99,8 +103,7 @@ class _Unroller(Rewriter):
             return
         b, known = self.out, found.known
         if known is not None and known <= factor:
-            for n in range(known):
-                self.trip(found, b.const(n, index))
+            self.trips(found, [b.const(n, index) for n in range(known)])
             b.set(found.slot, b.const(known, index))
             return
         trips = self.value(found.trips)
@@ -113,23 +116,36 @@ class _Unroller(Rewriter):
             k = b.get(slot)
             b.emit("break_if", b.emit("ge", k, many))
             first = b.emit("mul", k, by)
-            for n in range(factor):
-                self.trip(found, b.emit("add", first, b.const(n, index)) if n else first)
+            self.trips(found, [b.emit("add", first, b.const(n, index)) if n else first for n in range(factor)])
         with b.into(step):
             b.set(slot, b.emit("add", b.get(slot), b.const(1, index)))
         b.set(found.slot, b.emit("mul", many, by))
         if known is None or known % factor:
             self.keep(node)
 
-    def trip(self, found: Counted, count: Node) -> None:
-        """The body behind the test, once."""
-        copy = _Copy(self, found.slot, count)
-        for node in found.body:
-            if node.op != "break_if" and not (node.op == "ge" and _tests(node, found.slot, found.trips)):
-                copy.visit(node)
+    def trips(self, found: Counted, counts: list[Node]) -> None:
+        """The body behind the test, once for each count; first of all trips what goes ahead, then trip by trip."""
+        copies = [_Copy(self, found.slot, count) for count in counts]
+        nodes = [n for n in found.body if n.op != "break_if" and not is_test(n, found)]
+        for copy in copies:
+            for node in nodes:
+                if node in self.ahead:
+                    copy.visit(node)
+        for copy in copies:
+            for node in nodes:
+                if node not in self.ahead:
+                    copy.visit(node)
 
 
-def unroll(kernel: Kernel, factors: Mapping[Node, int]) -> Kernel:
+def is_test(node: Node, loop: Counted) -> bool:
+    """Whether ``node`` asks if the trips are over."""
+    return node.op == "ge" and _tests(node, loop.slot, loop.trips)
+
+
+def unroll(kernel: Kernel, factors: Mapping[Node, int], ahead: Set[Node] = frozenset()) -> Kernel:
     """``kernel`` with loops unrolled: those of at most as many trips as ``factors`` says wholly, the others so many
-    trips at a time, and the trips that are left by the loop as it was."""
-    return replace(kernel, body=_Unroller(factors).region(kernel.body))
+    trips at a time, and the trips that are left by the loop as it was.
+
+    ``ahead``: nodes at the top of a body that are executed for all these trips before the rest of the first one.
+    """
+    return replace(kernel, body=_Unroller(factors, ahead).region(kernel.body))

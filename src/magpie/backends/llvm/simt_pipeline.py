@@ -26,9 +26,17 @@ _OWN = ("entry", "static_shared", "fixed_shared", "dynamic_shared")
 def ready_kernel(kernel: Kernel, options: Options) -> Kernel:
     """The kernel as GPU targets emit it."""
     from magpie.passes import prepare
-    from magpie.passes.checked_uniform import check_uniform
 
-    return check_uniform(prepare(kernel)) if options.checked else prepare(kernel)
+    if options.checked:
+        from magpie.passes.checked_uniform import check_uniform
+
+        return check_uniform(prepare(kernel))
+    if options.opt_level == 0:
+        return prepare(kernel)
+    from magpie.backends.llvm.batching import batch_loads
+    from magpie.passes.expand import expand
+
+    return expand(batch_loads(prepare(kernel, trips=False)))
 
 
 def emitted_kernel(kernel: Kernel, options: Options, make: Callable[[Kernel, Module, str], K], shared: int) -> K:
