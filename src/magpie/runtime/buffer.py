@@ -12,9 +12,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, StructType, Type
-from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueError, public
-from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
+from magpie.errors import GpuError, GpuErrorKind, LaunchValueError, public
+from magpie.runtime.keys import FREED, ArrayKey, array_key, is_small
 from magpie.runtime.recording import current, refuse
+from magpie.runtime.shapes import check_shape, is_contiguous, row_major, sliced
 from magpie.runtime.types import numpy_type
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Buffer:
         self._key = array_key(
             dtype,
             len(shape),
-            contiguous=strides == _row_major(shape) or _is_contiguous(shape, strides),
+            contiguous=strides == row_major(shape) or is_contiguous(shape, strides),
             aligned=self._rows_aligned(address, ALIGNMENT if device.driver.host_memory else device.alignment),
             small=is_small(shape, sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1),
             writable=writable,
@@ -203,7 +204,7 @@ class Buffer:
     @property
     def contiguous(self) -> bool:
         """C order without gaps."""
-        return _is_contiguous(self.shape, self.strides)
+        return is_contiguous(self.shape, self.strides)
 
     @property
     def freed(self) -> bool:
@@ -326,7 +327,7 @@ class Buffer:
     def __getitem__(self, index: Any) -> Buffer:
         if self._memory.allocation is None:
             raise freed_error()
-        shape, strides, offset = _slice(self, index)
+        shape, strides, offset = sliced(self, index)
         return Buffer(self._memory, self.dtype, shape, strides, self._offset + offset * self.itemsize)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -403,7 +404,7 @@ class Buffer:
             wanted = tuple((self.size // rest if rest else 0) if n == -1 else n for n in wanted)
         if math.prod(wanted) != self.size:
             raise LaunchValueError(f"an array of shape {self.shape} has {self.size} elements: it cannot be {wanted}")
-        return Buffer(self._memory, self.dtype, wanted, _row_major(wanted), self._offset)
+        return Buffer(self._memory, self.dtype, wanted, row_major(wanted), self._offset)
 
     @public
     def item(self) -> Any:
@@ -456,74 +457,7 @@ def allocate(device: Device, shape: tuple[int, ...], dtype: Type, hint: MemoryHi
     """A contiguous array in new memory. Raises GpuError OutOfMemory."""
     refuse(device, "making an array", "make it before the graph, so that it is still there when the graph runs")
     memory = Memory(device, math.prod(shape) * dtype.itemsize, hint, zero)
-    return Buffer(memory, dtype, shape, _row_major(shape), 0)
-
-
-def check_shape(shape: Any, *, allow_unknown: bool = False) -> tuple[int, ...]:
-    """`shape` as a tuple of at most `MAX_RANK` ints, none negative (one may be -1 with `allow_unknown`)."""
-    extents: list[int] = []
-    items = shape if isinstance(shape, tuple | list) else (shape,)
-    for n in items:
-        if isinstance(n, bool) or not hasattr(n, "__index__"):
-            raise LaunchTypeError(f"a shape is an int or a tuple of ints; it has {n!r}")
-        extents.append(n.__index__())
-    if any(n < 0 for n in extents) and not (allow_unknown and extents.count(-1) == 1 and min(extents) == -1):
-        raise LaunchValueError(f"a shape has no negative extents; got {tuple(extents)}")
-    if len(extents) > MAX_RANK:
-        raise LaunchValueError(
-            f"arrays have at most {MAX_RANK} dimensions; got {len(extents)}", diagnostic="MPG_LAUNCH_1018"
-        )
-    return tuple(extents)
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1] * len(shape)
-    for d in range(len(shape) - 2, -1, -1):
-        strides[d] = strides[d + 1] * max(1, shape[d + 1])
-    return tuple(strides)
-
-
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """C order; the stride of an extent of 1 does not matter, nor do those of an empty array (as in NumPy)."""
-    expected = 1
-    for n, s in zip(reversed(shape), reversed(strides), strict=True):
-        if n == 0:
-            return True
-        if n != 1 and s != expected:
-            return False
-        expected *= n
-    return True
-
-
-def _slice(array: Buffer, index: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Shape, strides and element offset of a view by integers, slices and one ellipsis."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    if items.count(Ellipsis) > 1:
-        raise IndexError("an index has at most one ellipsis")
-    if Ellipsis in items:
-        at = items.index(Ellipsis)
-        items[at : at + 1] = [slice(None)] * (array.ndim - len(items) + 1)
-    if len(items) > array.ndim:
-        raise IndexError(f"{len(items)} indices for an array of rank {array.ndim}")
-    items += [slice(None)] * (array.ndim - len(items))
-    shape: list[int] = []
-    strides: list[int] = []
-    offset = 0
-    for d, item in enumerate(items):
-        n, stride = array.shape[d], array.strides[d]
-        if isinstance(item, slice):
-            span = range(*item.indices(n))
-            shape.append(len(span))
-            strides.append(stride * span.step)
-            offset += span.start * stride if len(span) else 0
-        elif hasattr(item, "__index__") and not isinstance(item, bool):
-            i = item.__index__()
-            if not -n <= i < n:
-                raise IndexError(f"index {i} is out of bounds for dimension {d} of extent {n}")
-            offset += (i + n if i < 0 else i) * stride
-        else:
-            raise TypeError(f"an mp array is indexed by ints, slices and ...; got {type(item).__name__}")
-    return tuple(shape), tuple(strides), offset
+    return Buffer(memory, dtype, shape, row_major(shape), 0)
 
 
 def type_name(dtype: Type) -> str:

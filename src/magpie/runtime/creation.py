@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from magpie import dtypes
 from magpie.errors import LaunchTypeError, LaunchValueError, public
 from magpie.runtime.arrays import foreign_array, is_array_like
-from magpie.runtime.buffer import Buffer, allocate, check_shape
+from magpie.runtime.buffer import Buffer, allocate
 from magpie.runtime.device import Device
 from magpie.runtime.device import device as find_device
 from magpie.runtime.driver import MemoryHint
+from magpie.runtime.shapes import check_shape
 from magpie.runtime.types import as_type, type_of
 
 if TYPE_CHECKING:
