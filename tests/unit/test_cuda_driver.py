@@ -137,6 +137,10 @@ def test_streams_and_events(cuda):
     assert "cuStreamCreate 0" in calls and calls.count("cuEventRecord 0x77") == 2
     assert any(c.startswith("cuLaunchKernel") and "stream 0x77" in c for c in calls)
     assert "cuStreamSynchronize 0x77" in calls
+    cuda.library.fake_reset()
+    after.synchronize()
+    after.synchronize(timeout=1)
+    assert cuda.calls() == ["cuEventSynchronize", "cuEventQuery", "cuEventSynchronize"]
 
 
 def test_memory_hints(cuda):
@@ -320,7 +324,8 @@ def test_waiting_has_an_end_where_one_is_given(cuda):
     make_saxpy()[1, 64](1.0, x, y)
     mp.synchronize("cuda", timeout=5)
     cuda.fail("cuEventQuery", 600, forever=True)
-    for wait in (mp.synchronize, cuda.device.synchronize, mp.Stream("cuda").synchronize):
+    event = mp.Stream("cuda").record()
+    for wait in (mp.synchronize, cuda.device.synchronize, mp.Stream("cuda").synchronize, event.synchronize):
         with pytest.raises(mp.GpuError, match="0.01 s") as caught:
             wait(timeout=0.01)
         assert caught.value.kind is GpuErrorKind.TimeoutExpired
@@ -330,6 +335,9 @@ def test_waiting_has_an_end_where_one_is_given(cuda):
     live = cuda.driver.stats.nbytes
     del x
     assert cuda.driver.stats.nbytes == live - 40 and "cuMemFree_v2" not in cuda.names()
+    mp.Stream("cuda").synchronize()
+    assert "cuMemFree_v2" not in cuda.names()  # one stream says nothing of the others
+    cuda.clear()
     # It was only slow: then memory is freed after all.
     mp.synchronize("cuda")
     assert cuda.names() == ["cuCtxSynchronize", "cuMemFree_v2"]

@@ -32,7 +32,10 @@ class Event:
     @public
     def synchronize(self, timeout: float | None = None) -> None:
         """Wait until the work before this point is done; see `Stream.synchronize`."""
-        self.stream.synchronize(timeout)
+        refuse(self.stream.device, "waiting for an event", _WAIT)
+        seconds = check_timeout(timeout)
+        if self._handle is not None:
+            self._handle.synchronize(seconds)
 
     def elapsed_ms(self, earlier: Event) -> float:
         """Milliseconds from `earlier` to this event. Both must be of one device."""

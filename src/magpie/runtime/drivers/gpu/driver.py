@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import time
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -33,7 +32,6 @@ _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVI
 # A stream that does not wait for the default one, nor that for it: CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
 _NON_BLOCKING = 1
 _PEER_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, hipErrorPeerAccessAlreadyEnabled
-_NOT_READY = 600  # CUDA_ERROR_NOT_READY, hipErrorNotReady
 # CUDA_ERROR_NO_DEVICE, and what HIP's initialisation says where there is none
 _NO_DEVICE = frozenset({100, 101})
 
@@ -301,34 +299,12 @@ class GpuDriver(Driver):
 
     def synchronize(self, device: int, stream: Any = None, timeout: float | None = None) -> None:
         if timeout is not None:
-            self._wait(device, stream, timeout)
+            DeviceEvent(self, device, _handle(stream)).synchronize(timeout)
         if stream is None:
             self.checked(device, "synchronize")
+            self._recovered(device)
         else:
             self.checked(device, "synchronize_stream", stream.handle)
-
-        self._recovered(device)
-
-    def _wait(self, device: int, stream: Any, timeout: float) -> None:
-        """Look at an event until it is done. Raises GpuError TimeoutExpired where that takes too long."""
-        event = DeviceEvent(self, device, _handle(stream))
-        end = time.monotonic() + timeout
-        pause = 20e-6
-        while (code := self.api.functions["query_event"](event.handle)) == _NOT_READY:
-            if time.monotonic() >= end:
-                self.stuck.add(device)
-                kernel = f"; the kernel launched last is {self.last!r}" if self.last else ""
-                raise GpuError(
-                    GpuErrorKind.TimeoutExpired,
-                    self.id,
-                    f"the work on {self.id}:{device} has not ended after {timeout:g} s{kernel}",
-                    help="wait longer, or look for a loop that never ends: nothing but the end of this process can "
-                    "stop a kernel. MAGPIE_SANITIZE=1 runs the kernel on the interpreter, which finds such loops",
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, 2e-3)
-        if code:
-            raise self.failed(code, self.api.table.functions["query_event"].name)
 
     def _recovered(self, device: int) -> None:
         """The device has ended its work: free what was kept while it had not."""
