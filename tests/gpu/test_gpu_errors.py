@@ -66,7 +66,7 @@ def test_gpu_a_wild_store_names_the_kernel_and_other_devices_go_on(tmp_path):
 
 
 def test_gpu_a_failed_assert_names_line_and_work_item_and_the_process_goes_on():
-    @mp.kernel
+    @mp.kernel(checked=True)
     def careful(x, out):
         i = mp.global_id(0)
         assert x[i] >= 0, "negative"

@@ -1,7 +1,6 @@
 """NVIDIA's driver library: its functions, numbers and errors (cuda.h).
 
-`cuda-bindings` (the extra `magpie-gpu[cuda]`) is used for launches where it is installed, since its call is the faster
-one.
+Where a program has loaded `cuda-bindings`, launches go through that, since its call is faster than one by ctypes.
 """
 
 from __future__ import annotations
@@ -167,10 +166,10 @@ class CudaApi(Api):
 
 
 def fast_launch() -> Callable[..., Any] | None:
-    """`cuLaunchKernel` of cuda-bindings, None where that is not installed."""
-    try:
-        from cuda.bindings import driver
-    except ImportError:
-        return None
-    found: Callable[..., Any] = driver.cuLaunchKernel
+    """`cuLaunchKernel` of cuda-bindings where the program has loaded that; None otherwise.
+
+    Loading it here would take longer than a first launch from the disk cache may: some 15 ms.
+    """
+    driver = sys.modules.get("cuda.bindings.driver")
+    found: Callable[..., Any] | None = getattr(driver, "cuLaunchKernel", None)
     return found
