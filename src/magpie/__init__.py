@@ -38,7 +38,7 @@ _EXPORTS: dict[str, str] = {
         "magpie.runtime.stream": "Event Stream synchronize",
         "magpie.language": (
             "Array cdiv func struct "
-            "constexpr free malloc mma print static_range trap "
+            "constexpr copy_async copy_wait free malloc mma print static_range trap "
             "barrier fence global_id grid_sync local num_workgroups shared thread_id uniform workgroup_id "
             "workgroup_size "
             "atomic_add atomic_and atomic_cas atomic_exchange atomic_load atomic_max atomic_min atomic_or "
@@ -106,6 +106,8 @@ if TYPE_CHECKING:
     from magpie.language import ceil as ceil
     from magpie.language import clz as clz
     from magpie.language import constexpr as constexpr
+    from magpie.language import copy_async as copy_async
+    from magpie.language import copy_wait as copy_wait
     from magpie.language import copysign as copysign
     from magpie.language import cos as cos
     from magpie.language import cosh as cosh

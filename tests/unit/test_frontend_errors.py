@@ -284,6 +284,39 @@ case("MPG_PY_1024", "n", "v = g(T, n)", "T = ((1, 2), (3, 4))\n@mp.func\ndef g(a
 case("MPG_PY_1026", "x", "v = g(x[0])  #!", "def g(a): return a")
 case("MPG_PY_1026", "x", "v = np.sin(x[0])  #!", "import numpy as np")
 case("MPG_PY_1026", "x", "v = math.dist((x[0],), (x[1],))  #!")
+# --- matrix tiles (x is f32, d f64, m a matrix of f32, n an i32) ---------------------------------------------------------
+TILE = "acc = mp.mma.zeros((16, 32), mp.f32)\na = mp.mma.load_a(m, (0, 0), (16, 16))\nb = mp.mma.load_b(m, (0, 0), (16, 32))\n"
+for text in (
+    "v = mp.mma.zeros((16, 20), mp.f32)  #!",
+    "v = mp.mma.zeros((16, 16, 16), mp.f32)  #!",
+    "v = mp.mma.zeros(16, mp.f32)  #!",
+    "v = mp.mma.zeros((16, 16), mp.f16)  #!",
+    "v = mp.mma.load_a(x, (0, 0), (16, 16))  #!",
+    "v = mp.mma.load_a(x[0], (0, 0), (16, 16))  #!",
+    "v = mp.mma.load_a(m[::2], (0, 0), (16, 16))  #!",
+    "v = mp.mma.load_a(mp.shared((16, 16), mp.i32), (0, 0), (16, 16))  #!",
+    "v = mp.mma.load_a(mp.local((16, 16), mp.f32), (0, 0), (16, 16))  #!",
+    "v = mp.mma.load(m, (0, 0), (16, 16), dtype=mp.i32)  #!",
+    TILE + "mp.mma(acc, b, a)  #!",
+    TILE + "mp.mma(a, a, b)  #!",
+    TILE + "mp.mma(acc, a, 1.0)  #!",
+    TILE + "mp.mma(acc, a, mp.mma.load_b(m, (0, 0), (32, 32)))  #!",
+    TILE + "mp.mma(acc, mp.mma.load_a(m, (0, 0), (32, 16)), b)  #!",
+    TILE + "mp.mma(mp.mma.zeros((16, 32), mp.f64), a, b)  #!",
+    TILE + "mp.mma(acc, a, mp.mma.load_b(mp.shared((16, 32), mp.f16), (0, 0), (16, 32)))  #!",
+    TILE + "mp.mma.store(acc, mp.shared((16, 32), mp.i32), (0, 0))  #!",
+    TILE + "mp.mma.store(a, m, (0, 0))  #!",
+    "mp.copy_async(m, m, (0, 0))  #!",
+    "mp.copy_async(mp.shared((16, 16), mp.f16), m, (0, 0))  #!",
+    "mp.copy_async(mp.shared((n, 16), mp.f32), m, (0, 0))  #!",
+    "mp.copy_async(mp.shared((16, 16), mp.f32), mp.shared((16, 16), mp.f32), (0, 0))  #!",
+    "mp.copy_wait(-1)  #!",
+):
+    case("MPG_PY_1035", "n, x, m", text)
+case("MPG_PY_1011", "m", "v = mp.mma.load_a(m, 0, (16, 16))  #!")
+case("MPG_PY_1024", "m", "v = g(m)", "@mp.func\ndef g(m):\n    return mp.mma.load_a(m, (0, 0), (16, 16))  #!")
+case("MPG_PY_1014", "m", "v = mp.mma.tile(m)  #!")
+
 case("MPG_PY_1034", "x", "v = math.gamma(x[0])  #!")
 case("MPG_PY_1034", "x", "v = mp.erfc(x[0])  #!")
 case("MPG_PY_1034", "x", "v = mp.asinh(x[0]) + 1.0  #!")

@@ -14,6 +14,7 @@ from typing import Any
 from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType, Type
 from magpie.ir.ops import OPS, OpInfo
+from magpie.ir.tiles import Tile
 from magpie.records import record
 
 __all__ = [
@@ -273,6 +274,7 @@ class Kernel:
     shared: list[SharedArray] = field(default_factory=list)
     locals: list[LocalArray] = field(default_factory=list)
     consts: list[ConstArray] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     body: Region = field(default_factory=list)
     requires: frozenset[str] = frozenset()

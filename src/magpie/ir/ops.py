@@ -236,8 +236,15 @@ _op("subgroup_any", "bool", "bool", "True if any active operand is.", effect=_X,
 _op("subgroup_all", "bool", "bool", "True if every active operand is.", effect=_X, uniform=Uniform.SUBGROUP, capability="subgroups")
 _op("subgroup_elect", "", "bool", "True for the lowest active lane only.", effect=_X, uniform=Uniform.VARYING, capability="subgroups")
 
-# --- matrix and device memory: rows that the GPU backends implement -------------------------------------------------
-_op("mma", "any any any", "given", "Tile product a @ b + c of shape `shape`.", uniform=Uniform.VARYING, attrs="shape", same=False, capability="cuda.tensor_cores")
+# --- matrix tiles (`magpie.ir.tiles`): all work-items of a subgroup, together ---------------------------------------
+_op("tile_fill", "num", "none", "Set every element of `tile`.", effect=_X, attrs="tile", capability="subgroups")
+_op("tile_load", "idx *", "none", "Read `tile` from `array`, from the given element on: `dims` are the dimensions along which its rows and columns go. With `clip`, what lies outside of the array is zero.", effect=_X, attrs="tile array dims clip", same=False, capability="subgroups")
+_op("tile_mma", "", "none", "Add the product of `a` and `b` to `tile`. Definition: for k = 0, 1, ...: tile[i, j] = fma(a[i, k], b[k, j], tile[i, j]), in the type that the tile holds; integers wrap. A matrix unit may sum in another order and with less care: see docs/LANGUAGE.md.", effect=_X, attrs="tile a b", capability="subgroups")
+_op("tile_store", "idx *", "none", "Write `tile` to `array`, after all that the subgroup read before, each element rounded once to its type. With `clip`, what lies outside of the array is left out.", effect=_X, attrs="tile array dims clip", same=False, capability="subgroups")
+_op("copy_async", "idx *", "none", "The workgroup begins to copy `shape` elements from `array`, from the element of the first indices on, to the shared array `target`, from the element of the last ones on; `dims` and `target_dims` are the dimensions that the shape goes along. What lies outside of the source is zero.", effect=Effect.SYNC, attrs="array dims target target_dims shape", same=False)
+_op("copy_wait", "", "none", "Wait until at most the last `pending` copies of this work-item's workgroup are under way; others see them after a barrier.", effect=Effect.SYNC, attrs="pending")
+
+# --- device memory: rows that the GPU backends implement -------------------------------------------------------------
 _op("malloc", "idx", "ptr", "Device-side allocation of a number of elements of `dtype`.", effect=Effect.ATOMIC, uniform=Uniform.VARYING, attrs="dtype", capability="device_malloc", same=False)
 _op("free", "ptr", "none", "Release a device-side allocation.", effect=Effect.ATOMIC, capability="device_malloc", same=False)
 

@@ -20,6 +20,7 @@ from magpie.ir.nodes import (
     Region,
     Slot,
 )
+from magpie.ir.tiles import Tile
 
 __all__ = ["Printer", "print_expr", "print_kernel", "print_type"]
 
@@ -75,7 +76,7 @@ class Printer:
     def attr(self, value: Any, type_: Any) -> str:
         if isinstance(value, Slot):
             return self.unique(value, value.name)
-        if isinstance(value, Array):
+        if isinstance(value, Array | Tile):
             return self.unique(value, value.name)
         if isinstance(value, Function):
             return "@" + self.unique(value, value.name)
@@ -170,6 +171,8 @@ def print_kernel(kernel: Kernel, locations: bool = True) -> str:
     for c in kernel.consts:
         values = ", ".join(_literal(v, c.type) for v in c.values)
         p.lines.append(f"  const {p.unique(c, c.name)}: {c.type}[{_host_shape(c.shape)}] = {values}")
+    for t in kernel.tiles:
+        p.lines.append(f"  tile {p.unique(t, t.name)}: {t.role} {t.type}[{t.rows}, {t.cols}]")
     for f in kernel.functions:
         inner = ", ".join(f"{q.name}: {print_type(q.type)}" for q in f.params)
         results = ", ".join(print_type(t) for t in f.results)

@@ -23,6 +23,7 @@ from magpie.ir.nodes import (
     walk,
 )
 from magpie.ir.ops import OPS, REDUCTIONS, RMW_KINDS
+from magpie.ir.verify_tiles import TWO_ARRAYS, tile_problems
 
 __all__ = ["RULES", "VerifyError", "verify"]
 
@@ -156,6 +157,8 @@ def _memory(kernel: Kernel) -> Iterator[Problem]:
                 continue
             if array not in declared:
                 yield node, f"array {array.name} is not declared"
+            if node.op in TWO_ARRAYS:
+                continue  # `tile_problems` looks at them
             if node.op not in _EXTRA:
                 if not 0 <= node.attrs["dim"] < array.rank:
                     yield node, f"no dimension {node.attrs['dim']} in {array}"
@@ -180,6 +183,11 @@ def _memory(kernel: Kernel) -> Iterator[Problem]:
                     yield node, f"result type {node.type} for elements of {element}"
             if isinstance(array, ConstArray) and node.op != "load":
                 yield node, "constants cannot be written"
+
+
+def _tiles(kernel: Kernel) -> Iterator[Problem]:
+    """Matrix tiles and copies: see `magpie.ir.verify_tiles`."""
+    yield from tile_problems(kernel)
 
 
 def _dominance(kernel: Kernel) -> Iterator[Problem]:
@@ -271,6 +279,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     _results,
     _meanings,
     _memory,
+    _tiles,
     _dominance,
     _control,
     _declarations,

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 
-__all__ = ["Builtin", "builtin", "host_error"]
+__all__ = ["Builtin", "BuiltinGroup", "builtin", "host_error"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -62,6 +62,10 @@ class Builtin:
             f"mp.{self.name}",
             "call it in a function marked @mp.kernel or @mp.func, and start that with kernel[grid, block](...)",
         ) from None
+
+
+class BuiltinGroup(Builtin):
+    """A builtin that has others as attributes: `mp.mma` and `mp.mma.zeros`."""
 
 
 def builtin(fn: _F) -> _F:

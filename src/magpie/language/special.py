@@ -6,7 +6,7 @@ from typing import Any
 
 from magpie.language._builtin import builtin
 
-__all__ = ["constexpr", "free", "malloc", "mma", "print", "static_range", "trap"]
+__all__ = ["constexpr", "free", "malloc", "print", "static_range", "trap"]
 
 
 class _Constexpr:
@@ -32,11 +32,6 @@ def print(*values: Any) -> None:
 @builtin
 def trap(message: str = "trap") -> None:
     """Stop the launch with an error."""
-
-
-@builtin
-def mma(a: Any, b: Any, c: Any, shape: Any = (16, 16, 16)) -> Any:
-    """Tile product ``a @ b + c`` on a target with tensor cores."""
 
 
 @builtin

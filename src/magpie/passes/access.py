@@ -24,9 +24,9 @@ def infer(kernel: Kernel) -> None:
             if node.op == "ptr":  # may be used either way
                 reads.add(array)
                 writes.add(array)
-            elif effect is Effect.READ or node.op == "atomic_load":
+            elif effect is Effect.READ or node.op in ("atomic_load", "tile_load", "copy_async"):
                 reads.add(array)
-            elif effect is Effect.WRITE or node.op == "atomic_store":
+            elif effect is Effect.WRITE or node.op in ("atomic_store", "tile_store"):
                 writes.add(array)
             elif effect is Effect.ATOMIC:
                 reads.add(array)

@@ -33,6 +33,7 @@ from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Scalar, Sha
 from magpie.ir.ops import Effect
 from magpie.passes.abreast import Sameness
 from magpie.passes.exits import has_return
+from magpie.passes.lower_tiles import LOWERED
 
 __all__ = ["can_coarsen", "coarsen", "groups_name"]
 
@@ -54,12 +55,13 @@ def can_coarsen(kernel: Kernel) -> bool:
     """Whether `coarsen` takes a prepared kernel.
 
     What is reported says which workgroup it comes from; a work-item that waits for another may wait for one of its own
-    thread; and large local arrays are no good idea. Kernels with these stay as they are.
+    thread; matrix tiles fill the registers of a workgroup; large local arrays are no good idea. Kernels with these
+    stay as they are.
     """
     loops = waits = False
     for node in walk(kernel.body):
         effect = node.info.effect
-        if effect is Effect.DEBUG or node.op in ("grid_sync", "call"):
+        if effect is Effect.DEBUG or node.op in ("grid_sync", "call") or node.op in LOWERED:
             return False
         loops |= node.op == "loop" and node.attrs.get("counted") is None
         waits |= effect is Effect.ATOMIC or node.op == "fence"

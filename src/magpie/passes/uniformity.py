@@ -173,8 +173,9 @@ class Uniformity:
                     loops[-1][1].append(current)
                 else:
                     self._interval[node] = current
-                    array = node.attrs.get("array")
-                    if array is not None and node.info.effect in (Effect.WRITE, Effect.ATOMIC):
+                    array = node.attrs.get("target" if node.op == "copy_async" else "array")
+                    writes = node.info.effect in (Effect.WRITE, Effect.ATOMIC)
+                    if array is not None and (writes or node.op in ("tile_store", "copy_async")):
                         self._stores.setdefault(array, []).append(current)
             return current
 

@@ -11,7 +11,7 @@ from magpie.backends.cpu.shape_rules import Layout
 from magpie.backends.cpu.skips import branches_for_jumps
 from magpie.backends.cpu.unrolling import unroll_strided
 from magpie.backends.cpu.walks import walk_loops
-from magpie.backends.cpu.width import choose_width, short_rows
+from magpie.backends.cpu.width import choose_width, short_rows, tile_lanes
 from magpie.backends.llvm import codegen
 from magpie.backends.llvm.codegen import CodegenError, HostTarget
 from magpie.diagnostics import CompileError, Diagnostic
@@ -21,6 +21,7 @@ from magpie.passes import prepare
 from magpie.passes.access import infer
 from magpie.passes.dce import drop_dead
 from magpie.passes.expand import expand
+from magpie.passes.lower_tiles import has_tiles, lower_tiles
 from magpie.passes.narrow_index import ranges
 from magpie.passes.webs import split_webs
 
@@ -37,11 +38,17 @@ def prepared(kernel: Kernel, *, checked: bool = False) -> Kernel:
 
 def emitter(kernel: Kernel, layout: KernelLayout, options: Options, target: HostTarget) -> KernelEmitter:
     """What emits the kernel's module: its gang width is chosen, its shapes are known, and it is cut at barriers."""
+    tiles = has_tiles(kernel)
+    width = options.subgroup_size or options.gang
+    if tiles:
+        width = width or tile_lanes(kernel, target)
+        kernel = lower_tiles(kernel, width, 4 if target.has_avx512 else 2)
     ready = prepared(kernel, checked=options.checked)
     has_subgroups = any(n.op.startswith("subgroup_") for n in walk(ready.body))
     known = ranges(ready)
     # a gang is a subgroup, so what the launch says of subgroups counts for kernels that can tell
-    width = (options.subgroup_size if has_subgroups else 0) or options.gang
+    if not tiles:
+        width = (options.subgroup_size if has_subgroups else 0) or options.gang
     if not width and has_subgroups and (kernel.facts != Facts() or options.checked):
         # A kernel sees how large a subgroup is, and must not see facts or checks: the same size whatever the launch.
         plain = prepared(replace(kernel, facts=Facts()))

@@ -7,6 +7,7 @@ from magpie.backends.cpu.regions import Plan
 from magpie.backends.cpu.spmd import supported
 from magpie.diagnostics import Diagnostic
 from magpie.ir.nodes import Kernel, LocalArray, walk
+from magpie.passes.lower_tiles import LOWERED
 from magpie.passes.uniformity import Level, analyse
 
 __all__ = ["validate", "validate_plan"]
@@ -23,7 +24,11 @@ def validate(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:
     ready = prepare(kernel)
     found = check(ready, manifest)
     for node in walk(ready.body):
-        if not supported(node.op) and (node.info.capability or "") in ("", *manifest.capabilities):
+        if (
+            not supported(node.op)
+            and node.op not in LOWERED
+            and (node.info.capability or "") in ("", *manifest.capabilities)
+        ):
             found.append(Diagnostic("MPG_CPU_1001", f"the cpu backend has no code for '{node.op}'", node.loc))
     size = sum(_bytes(array) for array in ready.locals)
     if size * 64 > _MOST_LOCAL:

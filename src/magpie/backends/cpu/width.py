@@ -11,7 +11,7 @@ from magpie.ir.nodes import Buffer, Kernel, Node, walk
 from magpie.ir.ops import ELEMENTARY, OPS
 from magpie.passes.narrow_index import Ranges
 
-__all__ = ["choose_width", "hot_bits", "mask_bits", "native_lanes", "short_rows"]
+__all__ = ["choose_width", "hot_bits", "mask_bits", "native_lanes", "short_rows", "tile_lanes"]
 
 # Vector registers that values of a loop may take; some are left for what is computed in between.
 _REGISTERS = {True: 30, False: 14}
@@ -39,6 +39,12 @@ def hot_bits(kernel: Kernel) -> int:
 def native_lanes(kernel: Kernel, target: HostTarget) -> int:
     """Lanes of one vector register."""
     return target.vector_bits // max(32, hot_bits(kernel))
+
+
+def tile_lanes(kernel: Kernel, target: HostTarget) -> int:
+    """Lanes of a gang that has matrix tiles: one vector, so that a row of 16 elements is one vector or two."""
+    bits = max((tile.held.bits for tile in kernel.tiles), default=32)
+    return max(4, target.vector_bits // bits)
 
 
 def mask_bits(kernel: Kernel, shapes: Shapes, target: HostTarget) -> int:

@@ -16,13 +16,14 @@ __all__ = ["BACKEND", "SUBGROUP", "InterpBackend"]
 SUBGROUP = 32  # of a launch that does not choose its own
 
 
-def _prepare(kernel: Kernel) -> Kernel:
-    """As `magpie.passes.prepare`, without expansions: the sanitizer judges what the user wrote."""
+def _prepare(kernel: Kernel, subgroup_size: int = SUBGROUP) -> Kernel:
+    """As `magpie.passes.prepare`, without expansions but of matrix tiles: the sanitizer judges what the user wrote."""
     from magpie.passes.dce import drop_dead
     from magpie.passes.inline import inline_calls
+    from magpie.passes.lower_tiles import lower_tiles
     from magpie.passes.structs import split_structs
 
-    return drop_dead(split_structs(inline_calls(kernel)))
+    return drop_dead(split_structs(inline_calls(lower_tiles(kernel, subgroup_size))))
 
 
 class InterpBackend(Backend):
@@ -54,8 +55,9 @@ class InterpBackend(Backend):
         from magpie.ir.printer import print_kernel
 
         text = print_kernel(kernel)
-        program = Program(_prepare(kernel), kernel)
-        info = {"subgroup_size": options.subgroup_size or SUBGROUP}
+        size = options.subgroup_size or SUBGROUP
+        program = Program(_prepare(kernel, size), kernel)
+        info = {"subgroup_size": size}
         return Artifact(self.id, kernel.name, text.encode(), layout, self.extension, text, info, program)
 
     @property
@@ -63,7 +65,7 @@ class InterpBackend(Backend):
         """``kir``: the kernel as it is executed."""
         from magpie.ir.printer import print_kernel
 
-        return {"kir": lambda kernel, options: print_kernel(_prepare(kernel))}
+        return {"kir": lambda kernel, options: print_kernel(_prepare(kernel, options.subgroup_size or SUBGROUP))}
 
 
 BACKEND = InterpBackend()

@@ -160,6 +160,24 @@ _d("MPG_CORE_1405", ERROR, "Unsupported operation for target", """
     The target cannot do this operation, natively or in parts: for example a device-scope fence on WGSL.
     The message names the capability that is missing; `magpie devices` shows which device has it.
     """)
+_d("MPG_CORE_1406", ERROR, "Matrix tile operation that a subgroup does not come to as one", """
+    A matrix tile belongs to a subgroup: all of its work-items come to mp.mma, to loads and stores of tiles, and with
+    the same place in the matrix. A copy by mp.copy_async belongs to the workgroup in the same way.
+
+    wrong:  acc = mp.mma.zeros((16, 16), mp.f32)
+            if mp.thread_id(0) < 16:
+                mp.mma.store(acc, out, (0, 0))
+    right:  if mp.subgroup.id() == 0:
+                mp.mma.store(acc, out, (0, 0))
+    """)
+_d("MPG_CORE_1407", ERROR, "Matrix tiles without whole subgroups", """
+    Matrix units work with all lanes of a subgroup, so a kernel with tiles declares a workgroup size that consists of
+    whole ones: a multiple of 32.
+
+    wrong:  @mp.kernel
+            def multiply(a, b, c): acc = mp.mma.zeros((16, 16), mp.f32) ...
+    right:  @mp.kernel(workgroup=(128, 1, 1))
+    """)
 _d("MPG_CORE_1900", ERROR, "Internal error", """
     Magpie broke a rule of its own, and stopped before making wrong code. This is a bug of Magpie, not of the kernel.
     Please report it with the kernel; MAGPIE_DEBUG=1 shows where it was found, MAGPIE_DUMP=kir what was compiled.

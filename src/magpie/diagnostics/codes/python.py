@@ -272,3 +272,12 @@ _d("MPG_PY_1034", ERROR, "Mathematical function that is not there yet", """
     wrong:  y[i] = mp.atanh(x[i])
     right:  y[i] = 0.5 * (mp.log1p(x[i]) - mp.log1p(-x[i]))
     """)
+_d("MPG_PY_1035", ERROR, "Matrix tiles that do not fit", """
+    A tile has two extents, constants and multiples of 16. The operands of a product have one element type, f16, bf16,
+    f32, f64, i8 or u8, and the accumulator has f32, f32, f32, f64, i32 or i32. load_a gives a left operand of M rows
+    and K columns, load_b a right one of K rows and N columns, and the accumulator has M rows and N columns.
+
+    wrong:  acc = mp.mma.zeros((32, 32), mp.f32)
+            mp.mma(acc, mp.mma.load_a(x, (0, 0), (32, 16)), mp.mma.load_b(y, (0, 0), (32, 32)))
+    right:  mp.mma(acc, mp.mma.load_a(x, (0, 0), (32, 16)), mp.mma.load_b(y, (0, 0), (16, 32)))
+    """)

@@ -266,7 +266,7 @@ def binary(fx: Fx, cls: type[ast.operator], a: Val, b: Val, at: ast.AST) -> Val:
             "MPG_PY_1001",
             "matrix product `@` is not available in kernels",
             at,
-            help="write the loop over k, or use mp.mma on targets with tensor cores",
+            help="write the loop over k, or or use matrix tiles: mp.mma",
         )
     symbol, op, fold = _BINARY[cls]
     if isinstance(a, Const) and isinstance(b, Const) and not (is_number(a) and is_number(b)):

@@ -511,13 +511,6 @@ def _trap(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
     return NOTHING
 
 
-@handler("mma")
-def _mma(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
-    shape = static_value(fx, args["shape"], e, "the shape")
-    a, b, c = (node_of(fx, args[n], e, "mp.mma") for n in "abc")
-    return Num(fx.emit(e, "mma", a, b, c, type=c.type, shape=shape))
-
-
 @handler("malloc")
 def _malloc(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
     type_ = _element_type(fx, args["dtype"], e, "malloc")

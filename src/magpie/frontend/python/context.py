@@ -41,6 +41,7 @@ from magpie.frontend.python.values import (
 from magpie.frontend.python.variables import Cell, LoopState, Var, WeakParam, join_strong, views_alike
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Array, Kernel, Node, Region, Scalar, Slot
+from magpie.ir.tiles import Tile
 
 __all__ = ["EXPRESSIONS", "STATEMENTS", "Fx", "LoopState", "Module"]
 
@@ -61,6 +62,7 @@ class Module:
         self.active: list[Any] = []
         self.arrays: dict[Any, Array] = {}
         self.tables: dict[Any, Array] = {}
+        self.tiles: dict[Any, Tile] = {}
         self.warnings: dict[tuple[str, Loc | None], Diagnostic] = {}
         self.names: dict[str, int] = {}
 

@@ -15,6 +15,7 @@ from magpie.frontend.python import calls as _calls
 from magpie.frontend.python import loops as _loops
 from magpie.frontend.python import mathematics as _mathematics
 from magpie.frontend.python import statements as _statements
+from magpie.frontend.python import tiles as _tiles
 from magpie.frontend.python import views as _views
 from magpie.frontend.python import workgroups as _workgroups
 from magpie.frontend.python.arith import DEFAULTS
@@ -34,7 +35,7 @@ from magpie.passes.capabilities import undeclared
 __all__ = ["lower_kernel"]
 
 # These modules register what they lower; naming them here keeps the imports.
-_REGISTERED = (_builtins, _calls, _loops, _mathematics, _statements, _views, _workgroups)
+_REGISTERED = (_builtins, _calls, _loops, _mathematics, _statements, _tiles, _views, _workgroups)
 
 
 def lower_kernel(
@@ -140,9 +141,10 @@ def _collect(kernel: Kernel, module: Module, declared: frozenset[str]) -> None:
             capability = OPS[node.op].capability
             if capability is not None:
                 requires.add(capability)
-            array = node.attrs.get("array")
-            if array is not None:
-                used[id(array)] = array
+            for what in ("array", "target", "tile", "a", "b"):
+                thing = node.attrs.get(what)
+                if thing is not None:
+                    used[id(thing)] = thing
             function = node.attrs.get("function")
             if function is not None and function not in called:
                 called.append(function)
@@ -151,4 +153,5 @@ def _collect(kernel: Kernel, module: Module, declared: frozenset[str]) -> None:
     kernel.shared = [a for a in module.arrays.values() if isinstance(a, SharedArray) and id(a) in used]
     kernel.locals = [a for a in module.arrays.values() if isinstance(a, LocalArray) and id(a) in used]
     kernel.consts = [a for a in module.tables.values() if isinstance(a, ConstArray) and id(a) in used]
+    kernel.tiles = [t for t in module.tiles.values() if id(t) in used]
     kernel.requires = frozenset(requires)

@@ -15,6 +15,7 @@ from magpie.frontend.python.structs import field_of
 from magpie.frontend.python.values import (
     Const,
     ElemRef,
+    MatrixTile,
     Num,
     Pointer,
     Shape,
@@ -364,7 +365,7 @@ def _return(fx: Fx, s: ast.Return) -> None:
 def _holds_place(val: Val) -> bool:
     if isinstance(val, Tuple):
         return any(_holds_place(v) for v in val.items)
-    return isinstance(val, Table | Pointer)
+    return isinstance(val, Table | Pointer | MatrixTile)
 
 
 def _as_return(fx: Fx, fail: Fail, s: ast.Return) -> Fail:

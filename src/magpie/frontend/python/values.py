@@ -13,10 +13,11 @@ from typing import Any
 
 from magpie.dtypes import DType, StructType, Type
 from magpie.ir.nodes import Array, Node
+from magpie.ir.tiles import Tile
 
 __all__ = [
-    "Const", "Dim", "ElemRef", "Fixed", "Free", "Lazy", "Num", "Pointer", "Shape", "Struct", "Table", "Tuple", "Val",
-    "View", "describe", "flatten", "is_number", "known", "plural", "rebuild", "same_struct", "skeleton",
+    "Const", "Dim", "ElemRef", "Fixed", "Free", "Lazy", "MatrixTile", "Num", "Pointer", "Shape", "Struct", "Table",
+    "Tuple", "Val", "View", "describe", "flatten", "is_number", "known", "plural", "rebuild", "same_struct", "skeleton",
 ]  # fmt: skip
 
 
@@ -149,6 +150,15 @@ class ElemRef(Val):
         self.type = type_
 
 
+class MatrixTile(Val):
+    """A matrix tile: a static object, as an array is."""
+
+    __slots__ = ("tile",)
+
+    def __init__(self, tile: Tile) -> None:
+        self.tile = tile
+
+
 class Shape(Val):
     """`x.shape` or `x.strides`; elements are emitted when they are asked for."""
 
@@ -212,6 +222,8 @@ def skeleton(val: Val) -> Any:
         return ("view", val.array, dims)
     if isinstance(val, Const):
         return ("const", type(val.value), val.value)
+    if isinstance(val, MatrixTile):
+        return ("tile", val.tile)
     if isinstance(val, Shape):
         return ("shape", val.what, skeleton(val.view))
     return ("other", id(val))
@@ -293,6 +305,10 @@ def describe(val: Val) -> str:
         return "a row of a tuple"
     if isinstance(val, Pointer):
         return "a pointer"
+    if isinstance(val, MatrixTile):
+        t = val.tile
+        kind = {"a": "a left operand", "b": "a right operand", "acc": "an accumulator"}[t.role]
+        return f"{kind} of {t.rows}x{t.cols} {t.type}"
     if isinstance(val, Const):
         v = val.value
         if isinstance(v, DType):

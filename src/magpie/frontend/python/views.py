@@ -33,6 +33,7 @@ from magpie.frontend.python.values import (
     plural,
 )
 from magpie.ir.nodes import ConstArray, LocalArray, Node, SharedArray
+from magpie.language._builtin import Builtin, BuiltinGroup
 
 __all__ = ["element_indices", "extent", "index_node", "load", "resolve", "shape_items", "store", "stride", "whole"]
 
@@ -478,6 +479,10 @@ def _attribute_of_constant(fx: Fx, base: Const, e: ast.Attribute) -> Val:
     owner = base.value
     if hasattr(type(owner), "__members__") and e.attr in ("value", "name"):
         return wrap(fx, getattr(owner, e.attr), fx.text(e), e)
+    if isinstance(owner, BuiltinGroup):
+        member = vars(owner).get(e.attr)
+        if isinstance(member, Builtin):
+            return Const(member)
     if isinstance(owner, ModuleType | type):
         missing = object()
         value = getattr(owner, e.attr, missing)
