@@ -105,7 +105,7 @@ _row("device_malloc",     "no    no    later later no    no    no     no",    "`
 _row("recursion",         "no    no    later later no    no    no     no",    "Device functions that call themselves.", declare=True)
 _row("dynamic_parallelism", "no  no    later later no    no    no     no",    "Kernels that launch kernels.", declare=True)
 _row("cooperative_groups", "no   no    later later no    no    yes    no",    "`mp.grid_sync`: a barrier of all work-items of a launch.", declare=True)
-_row("cuda.tensor_cores", "no    no    later no    no    no    no     no",    "`mp.mma`: products of tiles on tensor cores.", declare=True)
+_row("cuda.tensor_cores", "no    no    yes   no    no    no    no     no",    "`mp.mma` on tensor cores, from sm_80 on; without this name it runs wherever there are subgroups.", declare=True)
 _row("cuda.cooperative_launch", "no no later no    no    no    yes    no",    "Launches whose workgroups all run at once, as `mp.grid_sync` needs.", declare=True, implies="cooperative_groups")
 _row("hip.wave64",        "no    no    no    yes   no    no    no     no",    "Subgroups of 64 work-items on devices that run 32 otherwise.", declare=True, implies="subgroups")
 _row("metal.simd_shuffle", "no   later no    no    no    no    no     no",    "Metal's shuffles.", declare=True, implies="subgroups")

@@ -37,7 +37,10 @@ def wave_size(kernel: Kernel, target: Arch, options: Options) -> int:
 
 def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Options) -> HipKernel:
     """The kernel's module. Raises CompileError where it asks for more than the architecture has."""
+    from magpie.passes.lower_tiles import lower_tiles
+
     wave = wave_size(kernel, target, options)
+    kernel = lower_tiles(kernel, wave)
 
     def make(ready: Kernel, module: Module, suffix: str) -> HipKernel:
         return HipKernel(kernel, ready, layout, target, wave, options, module, suffix)

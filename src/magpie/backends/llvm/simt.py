@@ -419,6 +419,8 @@ _HANDLERS = {
     "barrier": "barrier",
     "subgroup_barrier": "barrier",
     "fence": "fence",
+    # Targets without matrix units and copy engines lower these first: `magpie.passes.lower_tiles`.
+    **{op: op for op in ("tile_fill", "tile_load", "tile_mma", "tile_store", "copy_async", "copy_wait")},
     "assert": "report",
     "print": "report",
     "trap": "report",

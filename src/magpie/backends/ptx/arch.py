@@ -7,10 +7,13 @@ import re
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.records import record
 
-__all__ = ["ARCHS", "DEFAULT", "STATIC_SHARED", "Arch", "arch"]
+__all__ = ["ARCHS", "DEFAULT", "STATIC_SHARED", "TENSOR_CORES", "Arch", "arch"]
 
 #: Bytes of shared memory that any kernel may have; more is asked for at launch.
 STATIC_SHARED = 48 * 1024
+
+#: The first architecture whose tensor cores `mp.mma` uses, and that has `cp.async`.
+TENSOR_CORES = 80
 
 
 @record

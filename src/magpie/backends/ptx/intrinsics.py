@@ -28,10 +28,25 @@ PLAIN = frozenset(
     ]
 )
 
+_PRODUCTS = (
+    "m16n8k16.row.col.f32.f32",
+    "m16n8k16.row.col.bf16",
+    "m16n8k8.row.col.tf32",
+    "m8n8k4.row.col.f64",
+    *(f"m16n8k{k}.row.col.{kind}" for k in (16, 32) for kind in ("s8", "u8", "s8.u8", "u8.s8")),
+)
+
 #: Those that need a newer architecture, with its number.
 NEWER = {
     **{f"redux.sync.{kind}": 80 for kind in ("add", "min", "max", "umin", "umax", "and", "or", "xor")},
     "tanh.approx.f32": 75,
+    **{f"ldmatrix.sync.aligned.m8n8.x{n}{how}.b16.p3": 75 for n in (2, 4) for how in ("", ".trans")},
+    **{f"mma.{kind}": 80 for kind in _PRODUCTS},
+    "f2tf32.rna": 80,
+    **{
+        f"cp.async.{name}": 80
+        for name in ("cg.shared.global.16", "cg.shared.global.16.s", "commit.group", "wait.group")
+    },
 }
 
 

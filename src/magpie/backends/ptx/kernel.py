@@ -7,9 +7,9 @@ from typing import ClassVar
 from magpie.backends.base import Options
 from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Module
-from magpie.backends.llvm.simt_kernel import DeviceKernel
 from magpie.backends.llvm.simt_subgroups import bool_kind
 from magpie.backends.ptx.arch import STATIC_SHARED, Arch
+from magpie.backends.ptx.copies import CopyKernel
 from magpie.backends.ptx.lanes import WARP, redux
 from magpie.backends.ptx.math import PtxOps
 from magpie.dtypes import DType
@@ -24,7 +24,7 @@ _SMALL_PARAMETERS = 4096
 _SREG = {"thread_id": "tid", "workgroup_id": "ctaid", "workgroup_size": "ntid", "num_workgroups": "nctaid"}
 
 
-class PtxKernel(DeviceKernel):
+class PtxKernel(CopyKernel):
     """Emits one entry: see `DeviceKernel`."""
 
     lanes = WARP

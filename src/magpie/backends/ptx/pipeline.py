@@ -6,9 +6,10 @@ from magpie.backends.base import Artifact, Options
 from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_pipeline import check_intrinsics, check_shared, emitted_kernel, generated, show_kernel
 from magpie.backends.llvm.worker import What, generate
-from magpie.backends.ptx.arch import Arch, arch
+from magpie.backends.ptx.arch import TENSOR_CORES, Arch, arch
 from magpie.backends.ptx.intrinsics import unknown
 from magpie.backends.ptx.kernel import PtxKernel
+from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Kernel
 
@@ -19,6 +20,15 @@ _TRIPLE = "nvptx64-nvidia-cuda"
 
 def emit_llvm(kernel: Kernel, layout: KernelLayout, target: Arch, options: Options) -> PtxKernel:
     """The kernel's module. Raises CompileError where it asks for more than the architecture has."""
+    native = target.number >= TENSOR_CORES
+    if "cuda.tensor_cores" in kernel.requires and not native:
+        text = f"kernel {kernel.name!r} requires the capability 'cuda.tensor_cores', which {target.name} does not have"
+        help = f"compile for sm_{TENSOR_CORES} or newer; mp.mma without requires= runs everywhere"
+        raise CompileError([Diagnostic("MPG_CORE_1200", text, kernel.loc, help=help)])
+    if not native or options.checked:  # checks are made of ordinary accesses
+        from magpie.passes.lower_tiles import lower_tiles
+
+        kernel = lower_tiles(kernel, 32)
 
     def make(ready: Kernel, module: Module, suffix: str) -> PtxKernel:
         return PtxKernel(kernel, ready, layout, target, options, module, suffix)

@@ -36,7 +36,7 @@ class CudaDriver(GpuDriver):
         self._contexts: dict[int, int] = {}
 
     def _info(self, index: int) -> DeviceInfo:
-        from magpie.backends.ptx.arch import nearest
+        from magpie.backends.ptx.arch import TENSOR_CORES, nearest
         from magpie.backends.registry import backend
 
         api = self.api
@@ -44,8 +44,10 @@ class CudaDriver(GpuDriver):
         name, uuid = self._named(ordinal)
         major, minor = self._attribute("capability_major", ordinal), self._attribute("capability_minor", ordinal)
         version = api.number("driver_version")
+        own, arch = backend("ptx").manifest, nearest(major, minor)
         manifest = replaced(
-            backend("ptx").manifest,
+            own,
+            capabilities=own.capabilities - (frozenset() if arch.number >= TENSOR_CORES else {"cuda.tensor_cores"}),
             max_workgroup_size=self._attribute("max_threads", ordinal),
             max_shared_bytes=self._attribute("max_shared", ordinal),
         )
@@ -57,7 +59,7 @@ class CudaDriver(GpuDriver):
             memory_total=api.number("device_memory", ordinal, type_=ctypes.c_size_t),
             backends=("ptx",),
             properties={
-                "arch": nearest(major, minor).name,
+                "arch": arch.name,
                 "compute_capability": f"{major}.{minor}",
                 "multiprocessors": self._attribute("multiprocessors", ordinal),
                 "cuda": f"{version // 1000}.{version % 1000 // 10}",
