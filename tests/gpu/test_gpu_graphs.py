@@ -126,6 +126,32 @@ def test_gpu_copies_in_the_order_of_a_stream():
     assert np.array_equal(np.asarray(back), 3 * np.arange(N, dtype=np.float32))
 
 
+@pytest.mark.parametrize("library", ["torch", "cupy", "jax"])
+def test_gpu_other_libraries_see_mp_arrays_where_they_are(library):
+    x, y = arange(), mp.zeros(N, mp.f32, device="cuda")
+    saxpy[N // 256, 256](2.0, x, y)
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        theirs, other = torch.from_dlpack(y), torch.as_tensor(y, device="cuda")
+        assert theirs.data_ptr() == other.data_ptr() == y._words[0]
+        with torch.cuda.stream(torch.cuda.Stream()):
+            assert torch.equal(torch.from_dlpack(y), 2 * torch.arange(N, device="cuda", dtype=torch.float32))
+        theirs += 1
+        assert torch.from_dlpack(mp.zeros(4, mp.bf16, device="cuda")).dtype is torch.bfloat16
+    elif library == "cupy":
+        cupy = pytest.importorskip("cupy")
+        theirs, other = cupy.from_dlpack(y), cupy.asarray(y)
+        assert theirs.data.ptr == other.data.ptr == y._words[0]
+        theirs += 1
+    else:
+        jax = pytest.importorskip("jax")
+        theirs = jax.dlpack.from_dlpack(y)
+        assert float(theirs[3]) == 6
+        y[...] = y.to_numpy() + 1
+    del theirs
+    assert np.array_equal(y.to_numpy(), 2 * np.arange(N, dtype=np.float32) + 1)
+
+
 @pytest.mark.parametrize(("dtype", "value"), [(mp.i8, -3), (mp.f16, 1.5), (mp.u32, 77), (mp.f64, 0.0), (mp.f64, 0.1)])
 def test_gpu_fills(dtype, value):
     x = mp.zeros(1000, dtype, device="cuda")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 
 import numpy as np
@@ -166,6 +167,7 @@ def test_memory_that_the_host_sees_is_looked_at_where_it_lies(cuda, memory):
     make_saxpy()[1, 64](2.0, x, y)
     mp.synchronize("cuda")
     assert np.array_equal(view, 2 * np.arange(10))
+    assert y.__dlpack_device__() == ((2, 0) if memory == "unified" else (1, 0))
     view[3] = 50
     y[4] = 7
     assert y.to_numpy().tolist() == [0, 2, 4, 50, 7, 10, 12, 14, 16, 18]
@@ -196,6 +198,62 @@ def test_copies_in_the_order_of_a_stream(cuda):
     elsewhere = mp.zeros(10, mp.f32, device="cpu")
     elsewhere.copy_from(x)
     assert np.array_equal(elsewhere.to_numpy(), x.to_numpy())
+
+
+def test_other_libraries_take_arrays_through_dlpack(cuda):
+    class Tensor(ctypes.Structure):  # DLManagedTensor of dlpack.h
+        _fields_ = (
+            ("data", ctypes.c_void_p),
+            ("device", ctypes.c_int32 * 2),
+            ("ndim", ctypes.c_int32),
+            ("type", ctypes.c_uint8 * 4),
+            ("shape", ctypes.POINTER(ctypes.c_int64)),
+            ("strides", ctypes.POINTER(ctypes.c_int64)),
+            ("offset", ctypes.c_uint64),
+            ("context", ctypes.c_void_p),
+            ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        )
+
+    def api(name, result):
+        return ctypes.PYFUNCTYPE(result, ctypes.py_object, ctypes.c_char_p)((name, ctypes.pythonapi))
+
+    pointer, rename = api("PyCapsule_GetPointer", ctypes.c_void_p), api("PyCapsule_SetName", ctypes.c_int)
+    used = b"used_dltensor"
+    codes = {mp.i8: (0, 8), mp.u32: (1, 32), mp.f16: (2, 16), mp.f64: (2, 64), mp.bf16: (4, 16), mp.bool_: (6, 8)}
+    for dtype, (code, bits) in codes.items():
+        x = mp.zeros((4, 6), dtype, device="cuda")[1:, ::2]
+        assert x.__dlpack_device__() == (2, 0)
+        capsule = x.__dlpack__(stream=1)
+        tensor = Tensor.from_address(pointer(capsule, b"dltensor"))
+        assert tensor.data == x._words[0] and tuple(tensor.device) == (2, 0) and tensor.offset == 0
+        assert tuple(tensor.type) == (code, bits, 1, 0)
+        assert (tensor.shape[:2], tensor.strides[:2], tensor.ndim) == ([3, 3], [6, 2], 2)
+        live = cuda.driver.stats.nbytes
+        del x
+        rename(capsule, used)  # a consumer takes it
+        del capsule
+        gc.collect()
+        assert cuda.driver.stats.nbytes == live
+        tensor.deleter(ctypes.addressof(tensor))
+        gc.collect()
+        assert cuda.driver.stats.nbytes < live
+    x = mp.zeros(4, mp.f32, device="cuda")
+    live = cuda.driver.stats.nbytes
+    cuda.clear()
+    capsule = x.__dlpack__(stream=0x99)
+    assert [c for c in cuda.calls() if c.startswith(("cuEventRec", "cuStream"))] == ["cuEventRecord (nil)", "cuStreamWaitEvent 0x99"]
+    del x, capsule  # nobody took it
+    gc.collect()
+    assert cuda.driver.stats.nbytes == live - 16
+
+
+def test_other_libraries_take_arrays_through_their_interface(cuda):
+    x = mp.zeros((4, 6), mp.f32, device="cuda")[1:, ::2]
+    interface = x.__cuda_array_interface__
+    assert interface["data"] == (x._words[0], False) and interface["typestr"] == "<f4" and interface["stream"] == 1
+    assert (interface["shape"], interface["strides"]) == ((3, 3), (24, 8))
+    assert not hasattr(mp.zeros(4, mp.bf16, device="cuda"), "__cuda_array_interface__")
+    assert not hasattr(mp.zeros(4, mp.f32, device="cpu"), "__cuda_array_interface__")
 
 
 @pytest.fixture

@@ -311,17 +311,40 @@ class Buffer:
         result = self.to_numpy()
         return result if dtype is None else result.astype(dtype, copy=False)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        self._ready()
-        if not self._visible:
-            raise BufferError("DLPack export of device memory is not supported yet; use to_numpy()")
-        return self._view().__dlpack__(**options)
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        dtype = numpy_type(self.dtype)
+        if self._dlpack_kind is None or dtype.kind == "V":
+            raise AttributeError("__cuda_array_interface__")
+        if self.freed:
+            raise freed_error()
+        return {**self._interface(dtype.str), "stream": 1}  # the legacy default one, which all of ours go with
+
+    @property
+    def _dlpack_kind(self) -> int | None:
+        """What DLPack calls the memory's device; None for the host's memory, pinned memory included."""
+        pinned = self._memory.hint.name in ("Staging", "Cached")
+        return None if pinned else self._memory.device.driver.dlpack_device
+
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        device = self._memory.device
+        kind = self._dlpack_kind
+        if kind is None:
+            self._ready()
+            return self._view().__dlpack__(stream=stream, **options)
+        if self.freed:
+            raise freed_error()
+        if not self._writable:
+            raise BufferError("a read-only array cannot be shared through DLPack")
+        from magpie.runtime.dlpack import capsule
+
+        device.driver.lead(device.index, stream)
+        self._memory.exported = True
+        return capsule(self, kind, device.index)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        self._ready()
-        if not self._visible:
-            raise BufferError("DLPack export of device memory is not supported yet; use to_numpy()")
-        return (1, 0)  # kDLCPU
+        device, kind = self._memory.device, self._dlpack_kind
+        return (1, 0) if kind is None else (kind, device.index)  # 1: kDLCPU
 
     # --- views -------------------------------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> Buffer:

@@ -126,6 +126,8 @@ class Driver(ABC):
     id: str
     #: Device memory is host memory: host arrays are passed by their address, and nothing is copied.
     host_memory = False
+    #: What DLPack calls the devices (dlpack.h, DLDeviceType); None: the host.
+    dlpack_device: int | None = None
 
     def __init__(self) -> None:
         self.stats = MemoryStats()
@@ -220,6 +222,10 @@ class Driver(ABC):
     def follow(self, stream: int) -> None:  # noqa: B027 - nothing to follow where there are no streams
         """The next launch of this thread runs after what this stream of another library has queued, and before what
         it queues then."""
+
+    def lead(self, device: int, stream: int | None) -> None:  # noqa: B027 - nothing to wait for without streams
+        """What this stream of another library queues runs after what is queued here; numbers as DLPack's consumers
+        give them."""
 
     def followed(self) -> frozenset[int]:
         """The streams to follow, which are then forgotten."""

@@ -30,6 +30,7 @@ class CudaDriver(GpuDriver):
     title = "CUDA"
     vendor = "NVIDIA"
     free_shared = 48 * 1024
+    dlpack_device = 2  # kDLCUDA
 
     def __init__(self, library: str | None = None) -> None:
         super().__init__(library)

@@ -28,6 +28,7 @@ class HipDriver(GpuDriver):
     api_type = HipApi
     title = "HIP"
     vendor = "AMD"
+    dlpack_device = 10  # kDLROCM
     any_direction = (4,)  # hipMemcpyDefault
 
     def library_names(self) -> Sequence[str]:

@@ -328,6 +328,10 @@ class GpuDriver(Driver):
     def follow(self, stream: int) -> None:
         self.thread.streams |= {stream}
 
+    def lead(self, device: int, stream: int | None) -> None:
+        if stream not in (None, -1, 0, 1):  # -1: the caller waits itself; the others are the legacy default stream
+            self.wait(device, stream, device, 0)
+
     def followed(self) -> frozenset[int]:
         found, self.thread.streams = self.thread.streams, frozenset()
         return found
