@@ -42,7 +42,7 @@ from magpie.backends.cpu.regions import Plan
 from magpie.ir.nodes import Buffer, Node, walk
 from magpie.passes.exits import runs_once
 
-__all__ = ["go_abreast"]
+__all__ = ["go_abreast", "runs_on"]
 
 # Rows so many bytes apart, or a multiple of that, share sets.
 _APART = 2048
@@ -87,6 +87,17 @@ def go_abreast(env: Env, plan: Plan) -> str:
     for test in tests:
         found = _entry(env, f"or i1 {found}, {test}")
     return found
+
+
+def runs_on(env: Env) -> bool:
+    """Whether a row of workgroups abreast may be one row of gangs: along it, global_id alone tells work-items apart."""
+    size = env.kernel.known_workgroup
+    if size is None or size[0] % env.layout.width:
+        return False
+    return not any(
+        n.op == "linear_local_id" or (n.op in ("thread_id", "workgroup_id") and n.attrs["dim"] == 0)
+        for n in walk(env.kernel.body)
+    )
 
 
 def _crosses_rows(node: Node, shapes: Shapes) -> bool:

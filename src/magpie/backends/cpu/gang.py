@@ -22,7 +22,7 @@ from magpie.dtypes import DType, f32
 from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Slot
 from magpie.passes.narrow_index import Ranges, full
 
-__all__ = ["LEAVES", "Coordinates", "Env", "GangBase", "Storage"]
+__all__ = ["LEAVES", "Coordinates", "Env", "GangBase", "Storage", "exact_line"]
 
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 # Integer ops that give the same low 32 bits, and whose result is right wherever it and the operands fit.
@@ -332,18 +332,11 @@ class GangBase:
                 stride = c.op(f"{'trunc' if have > want else 'sext'} {args[0].elem} {strides[0]} to {elem}")
         return self.lin(text, elem, stride)
 
-    def exact_line(self, node: Node, v: Value) -> bool:
-        """Whether a scalar or line of integers does not wrap, so that its order is that of its lanes."""
-        if v.kind == 0:
-            return node.dtype.kind == "int"
-        low, high = self.env.ranges.of(node)
-        limit = 1 << (node.dtype.bits - 2)
-        return isinstance(v.stride, int) and (low, high) != full(node.dtype) and -limit <= low and high <= limit
-
     def difference(self, node: Node, a: Value, b: Value) -> tuple[str, int] | None:
         """(d, s) such that lane k of ``a`` compares to ``b`` as k * s compares to d; None if unknown."""
         x, y = node.args
-        if not (x.dtype.kind == "int" and self.exact_line(x, a) and self.exact_line(y, b)):
+        ranges = self.env.ranges
+        if not (exact_line(x, a.kind, a.stride, ranges) and exact_line(y, b.kind, b.stride, ranges)):
             return None
         step = (int(a.stride) if a.kind == 1 else 0) - (int(b.stride) if b.kind == 1 else 0)
         if abs(step) * self.w >= 1 << 20:
@@ -471,6 +464,15 @@ class GangBase:
         launch = self.env.launch
         items = c.op(f"mul i64 {launch.size(0)}, {c.op(f'mul i64 {launch.size(1)}, {launch.size(2)}')}")
         return self.uni(c.op(f"udiv i64 {c.op(f'add i64 {items}, {self.w - 1}')}, {self.w}"), "i64")
+
+
+def exact_line(node: Node, kind: int, stride: int | str | None, ranges: Ranges) -> bool:
+    """Whether signed integers, a scalar or a line, do not wrap, so that their order is that of the lanes."""
+    if node.dtype.kind != "int" or kind == 0:
+        return node.dtype.kind == "int"
+    low, high = ranges.of(node)
+    limit = 1 << (node.dtype.bits - 2)
+    return isinstance(stride, int) and (low, high) != full(node.dtype) and -limit <= low and high <= limit
 
 
 LEAVES = {

@@ -10,6 +10,7 @@ from magpie.backends.cpu.guards import find_guard, guard_check
 from magpie.backends.cpu.plain import copy_with
 from magpie.backends.cpu.regions import Plan, Run
 from magpie.backends.cpu.spmd import Gang
+from magpie.backends.cpu.stretches import LONG, in_a_stretch, worth_a_loop
 from magpie.backends.cpu.teams import Team, find_common, team_size
 from magpie.backends.cpu.values import Mask, Value, ramp
 from magpie.backends.llvm.emitter import Block, Module
@@ -28,6 +29,7 @@ class GangLoops(Arena):
     at: Coordinates
     sc: Gang
     abreast = ""  # how many workgroups are executed row by row together (see `abreast`)
+    joined = False  # a row of all of them is one row of gangs
 
     def __init__(self, kernel: Kernel, module: Module, env: Env, plan: Plan) -> None:
         super().__init__(kernel, module, env, plan)
@@ -53,10 +55,11 @@ class GangLoops(Arena):
                 c.place(some)
             row = self.row(self.count("z", launch.size(2), ends), self.count("y", launch.size(1), ends))
             alone = self.at
-            if self.abreast:
+            if self.joined:
+                gangs = c.op(f"mul i64 {gangs}, {self.abreast}")
+            elif self.abreast:
                 self.at = self.beside(self.count("b", self.abreast, ends))
-            gang = self.count("g", gangs, ends)
-            self.gang(run, self.in_row(row, gang))
+            self.gangs_of_row(run, row, gangs)
             self.at = alone
             if bound:
 
@@ -206,6 +209,89 @@ class GangLoops(Arena):
         ends.append(end)
         return index
 
+    def up_to(self, trips: str, body: Callable[[str], None]) -> None:
+        """A loop over 0..trips, perhaps of no trip."""
+        c, ends = self.c, list[Callable[[], None]]()
+        some, none = c.block("some"), c.block("none")
+        c.cbr(c.op(f"icmp sgt i64 {trips}, 0"), some, none)
+        c.place(some)
+        body(self.count("g", trips, ends))
+        for end in ends:
+            end()
+        c.br(none)
+        c.place(none)
+
+    def gangs_of_row(self, run: Run, row: tuple[str, str, str], gangs: str) -> None:
+        """All gangs of a row. Those that are full and agree on the guard come first, in a loop without a test: what is
+        the same for the row, such as a load at a uniform address, LLVM then takes out of it."""
+        c = self.c
+        found = self.stretch(run, row, gangs)
+        if found is None:
+            ends: list[Callable[[], None]] = []
+            self.gang(run, self.in_row(row, self.count("g", gangs, ends)))
+            for end in ends:
+                end()
+            return
+        first, beyond, assumed = found
+        inside = c.op(f"sub i64 {beyond}, {first}")
+
+        def without_mask(k: str) -> None:
+            at = self.in_row(row, c.op(f"add i64 {first}, {k}"))
+            self.copy(run, at, None, assumed, done := c.block("ran"))
+            c.place(done)
+
+        def under_mask(k: str) -> None:
+            after = c.op(f"add i64 {k}, {inside}")
+            gang = c.op(f"select i1 {c.op(f'icmp slt i64 {k}, {first}')}, i64 {k}, i64 {after}")
+            self.masked(run, self.in_row(row, gang), done := c.block("ran"))
+            c.place(done)
+
+        self.up_to(inside, without_mask)
+        self.up_to(c.op(f"sub i64 {gangs}, {inside}"), under_mask)
+
+    def stretch(self, run: Run, row: tuple[str, str, str], gangs: str) -> tuple[str, str, dict[Node, bool]] | None:
+        """(first, beyond, what follows from the guard): the gangs of a row that are full and agree on the guard. None
+        where they may not follow each other, or all do and nothing is to be tested."""
+        c, w, items = self.c, self.width, self.items_along()
+        guard = find_guard(run.nodes, self.env)
+        many = self.joined or (gangs.isdigit() and int(gangs) >= LONG)
+        if not many or not self.two_copies() or not worth_a_loop(run.nodes):
+            return None
+        if guard is None:
+            if items.isdigit() and int(items) % w == 0:
+                return None
+            return "0", str(int(items) // w) if items.isdigit() else c.op(f"udiv i64 {items}, {w}"), {}
+        if not in_a_stretch(guard, self.env, run.again, run.reads):
+            return None
+        upwards, on, downwards, found = (c.block(h) for h in ("up", "on", "down", "found"))
+        before = c.at_block
+        c.br(upwards)
+        c.place(upwards)
+        first, following = c.name(), c.name()
+        c.do(f"{first} = phi i64 [ 0, %{before.label} ], [ {following}, %{on.label} ]")
+        full, assumed = self.agreement(run, self.in_row(row, first), found)
+        up = c.at_block
+        c.cbr(full, downwards, on)
+        c.place(on)
+        c.do(f"{following} = add i64 {first}, 1")
+        c.cbr(c.op(f"icmp slt i64 {following}, {gangs}"), upwards, found)
+        c.place(downwards)
+        beyond, last = c.name(), c.name()
+        c.do(f"{beyond} = phi i64 [ {gangs}, %{up.label} ], [ {last}, %LATCH ]")
+        c.do(f"{last} = add i64 {beyond}, -1")
+        full, _ = self.agreement(run, self.in_row(row, last), found)
+        down = c.at_block
+        downwards.lines[0] = downwards.lines[0].replace("%LATCH", f"%{down.label}")
+        c.cbr(full, found, downwards)
+        c.place(found)
+        ends = [c.op(f"phi i64 [ {x}, %{down.label} ], [ {gangs}, %{on.label} ]") for x in (first, beyond)]
+        return ends[0], ends[1], assumed
+
+    def two_copies(self) -> bool:
+        """Whether a run has a copy for full gangs beside the masked one (RULES 28)."""
+        items = self.items_along()
+        return self.c.lines <= _LARGE and not self.env.large and not (items.isdigit() and int(items) < self.width)
+
     def agreement(self, run: Run, at: Coordinates, done: Block) -> tuple[str, dict[Node, bool]]:
         """An i1 that the gang is full and its lanes agree on the guard ("" where both are known), and what follows."""
         c, w = self.c, self.width
@@ -225,23 +311,24 @@ class GangLoops(Arena):
         return full, assumed
 
     def gang(self, run: Run, at: Coordinates) -> None:
-        """One gang of a run: a copy for full gangs in which the guard holds, and a masked one (RULES 28)."""
-        c, w = self.c, self.width
-        items = self.items_along()
-        tail = not (items.isdigit() and int(items) % w == 0)
+        """One gang of a run: a copy for full gangs in which the guard holds, and a masked one."""
+        c = self.c
         done = c.block("ran")
-        full: str = ""
-        assumed: dict[Node, bool] = {}
-        if c.lines <= _LARGE and not self.env.large and not (items.isdigit() and int(items) < w):
-            full, assumed = self.agreement(run, at, done)
+        full, assumed = self.agreement(run, at, done) if self.two_copies() else ("", {})
         if full:
             fast, slow = c.block("full"), c.block("part")
             c.cbr(full, fast, slow)
             c.place(fast)
             self.copy(run, at, None, assumed, done)
             c.place(slow)
-        self.copy(run, at, self.tail_mask(at, items) if tail else None, {}, done)
+        self.masked(run, at, done)
         c.place(done)
+
+    def masked(self, run: Run, at: Coordinates, done: Block) -> None:
+        """The code of a run for a gang that may not be full, nor agree on the guard."""
+        items = self.items_along()
+        tail = not (items.isdigit() and int(items) % self.width == 0)
+        self.copy(run, at, self.tail_mask(at, items) if tail else None, {}, done)
 
     def tail_mask(self, at: Coordinates, items: str) -> Mask:
         """Lanes below the number of work-items that are left."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from magpie.backends.cpu import abi
-from magpie.backends.cpu.abreast import go_abreast
+from magpie.backends.cpu.abreast import go_abreast, runs_on
 from magpie.backends.cpu.access_groups import find_groups
 from magpie.backends.cpu.batches import Batches
 from magpie.backends.cpu.effort import effort
@@ -55,6 +55,7 @@ class KernelEmitter(Batches):
         super().__init__(env.kernel, env.code.module, env, plan)
         self.loops: list[tuple[Block, Block]] = []  # step and exit of scaffold loops
         self.together = go_abreast(env, plan)
+        self.joined = self.together != "false" and runs_on(env)
         self.alias_metadata()
 
     def alias_metadata(self) -> None:
