@@ -10,6 +10,7 @@ waiting for it are in the figure.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -53,6 +54,10 @@ def main() -> None:
     nx, ny = np.zeros(1, np.float32), np.zeros(1, np.float32)
     m, n = [mp.zeros((1, 1)) for _ in range(3)], [np.zeros((1, 1), np.float32) for _ in range(3)]
     bound = saxpy[1, 256]
+    os.environ["MAGPIE_NATIVE_LAUNCH"] = "0"  # read at a launcher's first launch
+    by_python = mp.kernel(saxpy.fn)[1, 256]
+    by_python(2.0, x, y)
+    del os.environ["MAGPIE_NATIVE_LAUNCH"]
     small = cpu._SMALL
     cases: dict[str, Callable[[], None]] = {
         "empty kernel": lambda: empty_kernel[1, 1](),
@@ -62,12 +67,14 @@ def main() -> None:
         "saxpy, n = 1, NumPy arrays": lambda: saxpy[1, 256](2.0, nx, ny),
         "add of 1x1, mp arrays": lambda: add2[(1, 1), (16, 16)](*m),
         "add of 1x1, NumPy arrays": lambda: add2[(1, 1), (16, 16)](*n),
+        "the same, by Python": lambda: by_python(2.0, x, y),
         "(an empty Python function)": lambda: None,
     }
     times: dict[str, list[float]] = {name: [] for name in cases}
     for name, run in cases.items():
         cpu._SMALL = 0 if "2 threads" in name else small  # read when a launch is bound
-        run()
+        for _ in range(3):  # the second one makes the native path, which all others take
+            run()
     cpu._SMALL = small
     for threaded in (False, True):  # apart: OpenMP's threads spin for a while before they sleep
         for _ in range(101):

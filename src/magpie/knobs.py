@@ -283,6 +283,11 @@ checked = _flag(
     "Compiles bounds, assert and division checks into every kernel, on any backend; off, they cost nothing.",
 )  # fmt: skip
 
+native_launch = _flag(
+    "MAGPIE_NATIVE_LAUNCH", True,
+    "Lets launches that were seen before take a path of machine code; 0 leaves all to Python, which takes longer.",
+)  # fmt: skip
+
 dump: Knob[tuple[str, ...]] = _knob(
     "MAGPIE_DUMP", lambda: (), "nothing",
     "a comma list of stage names (kir, regions, llvm, asm, ptx, spv, wgsl, msl, ...) or all",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ import pytest
 import magpie as mp
 from magpie.errors import GpuErrorKind
 from magpie.runtime import dispatch
+from magpie.runtime.buffer import running
 from magpie.runtime.driver import MemoryHint
 from magpie.runtime.drivers.cuda import CudaDriver
+from magpie.runtime.native.library import supported
 from tests.unit import gpu_standin
 from tests.unit.gpu_standin import Other, make_saxpy
 
@@ -521,3 +525,124 @@ def test_without_a_gpu_cuda_is_unavailable_with_the_reason():
         mp.device("cuda")
     assert caught.value.kind is GpuErrorKind.BackendUnavailable
     assert "libcuda" in str(caught.value) or "CUDA_ERROR_NO_DEVICE" in str(caught.value)  # not there, or hidden
+
+
+# --- native launches ------------------------------------------------------------------------------------------------
+native = pytest.mark.skipif(not supported(), reason="no native launches on this interpreter or machine")
+
+
+def warm_saxpy():
+    """A launcher with a native plan, and its arrays."""
+    saxpy = make_saxpy()
+    x, y = mp.asarray(np.arange(100, dtype=np.float32), device="cuda"), mp.zeros(100, mp.f32, device="cuda")
+    launch = saxpy[1, 128]
+    for _ in range(2):
+        launch(1.0, x, y)
+    assert launch.native_plans
+    return launch, x, y
+
+
+def python_runs(run):
+    """Whether `run` enters a launcher's Python code."""
+    seen = []
+    sys.setprofile(lambda frame, event, arg: seen.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return any("launcher.py" in name for name in seen)
+
+
+@native
+def test_a_native_launch_is_the_same_call(cuda):
+    launch, x, y = warm_saxpy()
+    cuda.clear()
+    launch(1.0, x, y)
+    expected = cuda.calls()
+    launch.__class__.__mro__[1].__call__(launch, 1.0, x, y)  # by Python
+    assert cuda.calls() == expected * 2 and not python_runs(lambda: launch(0.5, x, y))
+    assert np.array_equal(y.to_numpy(), 4.5 * np.arange(100, dtype=np.float32))
+
+
+@native
+def test_a_native_launch_that_fails_says_what_a_launch_by_python_says(cuda):
+    launch, x, y = warm_saxpy()
+    said = []
+    for call in (launch, lambda *args: launch.__class__.__mro__[1].__call__(launch, *args)):
+        cuda.fail("cuLaunchKernel", 700)
+        with pytest.raises(mp.GpuError) as caught:
+            call(1.0, x, y)
+        said.append((str(caught.value), caught.value.kind, caught.value.code))
+    assert said[0] == said[1] and "launching kernel 'saxpy'" in said[0][0]
+    assert said[0][1:] == (GpuErrorKind.LaunchFailed, 700) and not running
+    launch(1.0, x, y)
+
+
+@native
+def test_an_error_that_comes_later_names_the_kernel_launched_natively(cuda):
+    launch, x, y = warm_saxpy()
+
+    @mp.kernel
+    def other(x: mp.Array[mp.f32]):
+        x[mp.global_id(0)] = 1.0
+
+    other[1, 1](y)
+    launch(1.0, x, y)
+    cuda.fail("cuCtxSynchronize", 700)
+    with pytest.raises(mp.GpuError, match="after a launch of kernel 'saxpy'"):
+        y.to_numpy()
+
+
+@native
+def test_a_thread_that_has_not_entered_the_device_goes_through_python_once(cuda):
+    launch, x, y = warm_saxpy()
+    found = []
+
+    def work():
+        found.extend(python_runs(lambda: launch(1.0, x, y)) for _ in range(3))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(timeout=60)
+    assert found == [True, False, False]
+
+
+@native
+def test_a_launch_that_follows_another_librarys_stream_goes_through_python(cuda):
+    launch, x, y = warm_saxpy()
+    cuda.driver.follow(0x99)
+    cuda.driver.follow(0x98)
+    cuda.clear()
+    launch(1.0, x, y)
+    assert sorted(c for c in cuda.calls() if "Wait" in c) == [
+        "cuStreamWaitEvent (nil)",
+        "cuStreamWaitEvent (nil)",
+        "cuStreamWaitEvent 0x98",
+        "cuStreamWaitEvent 0x99",
+    ]
+    assert not python_runs(lambda: launch(1.0, x, y))
+
+
+@native
+def test_a_freed_array_is_no_native_argument(cuda):
+    launch, x, y = warm_saxpy()
+    x.free()
+    cuda.clear()
+    with pytest.raises(mp.GpuError, match="freed"):
+        launch(1.0, x, y)
+    assert "cuLaunchKernel" not in cuda.names()
+
+
+@native
+def test_a_forked_child_makes_no_native_launch(cuda):
+    launch, x, y = warm_saxpy()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            launch(1.0, x, y)
+        except mp.GpuError as error:
+            code = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

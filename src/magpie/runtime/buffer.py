@@ -7,13 +7,14 @@ made once, with it.
 from __future__ import annotations
 
 import math
+import struct
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, StructType, Type
 from magpie.errors import GpuError, GpuErrorKind, LaunchValueError, public
-from magpie.runtime.keys import FREED, ArrayKey, array_key, is_small
+from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
 from magpie.runtime.recording import current, refuse
 from magpie.runtime.shapes import check_shape, is_contiguous, row_major, sliced
 from magpie.runtime.types import numpy_type
@@ -32,6 +33,9 @@ running: dict[object, tuple[str, tuple[Any, ...]]] = {}
 
 #: Host memory may be used by every device that reaches it, so its arrays promise what the most demanding one asks for.
 ALIGNMENT = 64
+
+# By rank: the address, extents and strides, one number more.
+_PACKED = tuple(f"<Q{2 * rank + 1}q" for rank in range(MAX_RANK + 1))
 
 _free_lock = threading.RLock()
 
@@ -130,7 +134,7 @@ class Buffer:
     integers and slices gives views of the same memory; assigning to one copies. Reading waits for launches.
     """
 
-    __slots__ = ("__weakref__", "_key", "_memory", "_offset", "_words", "dtype", "shape", "strides")
+    __slots__ = ("__weakref__", "_key", "_memory", "_offset", "_packed", "_words", "dtype", "shape", "strides")
 
     _key: ArrayKey
     __array_priority__ = 10.0
@@ -154,6 +158,8 @@ class Buffer:
         self.strides = strides
         address = memory.allocation.address + offset
         self._words = (address, *shape, *strides)
+        # The same for native launches, and the bytes of all elements.
+        self._packed = struct.pack(_PACKED[len(shape)], *self._words, math.prod(shape) * dtype.itemsize)
         self._key = array_key(
             dtype,
             len(shape),

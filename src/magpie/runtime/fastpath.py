@@ -43,10 +43,10 @@ from magpie.runtime.generated import code_of
 from magpie.runtime.keys import FREED, SMALL
 from magpie.runtime.scalars import convert
 
-__all__ = ["key_function", "run_function"]
+__all__ = ["WATCHED", "key_function", "run_function"]
 
 #: What a launch depends on besides its arguments. The cache's knobs and MAGPIE_DUMP are read when a kernel is compiled.
-_environment = knobs.watch(
+WATCHED = (
     knobs.backend,
     knobs.device,
     knobs.sanitize,
@@ -56,6 +56,7 @@ _environment = knobs.watch(
     knobs.cpu_stream,
     knobs.coarsen,
 )
+_environment = knobs.watch(*WATCHED)
 
 # The largest double that struct packs as f32 without an overflow is a little above this; f16 likewise.
 _FLOAT_LIMITS = {"f16": 65504.0, "f32": 3.4028234e38}

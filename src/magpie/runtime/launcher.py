@@ -33,6 +33,10 @@ from magpie.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from magpie.runtime.kernel import Kernel
+    from magpie.runtime.native import Plan
+    from magpie.runtime.native.target import Target
+
+    _MakePlan = Callable[[Sequence[Any]], Plan | None]
 
 __all__ = ["LaunchOptions", "Launcher"]
 
@@ -56,7 +60,7 @@ class LaunchOptions:
 class Launcher:
     """`kernel[grid, block]`: call it with the kernel's arguments."""
 
-    __slots__ = ("_key", "_plans", "block", "grid", "kernel", "options")
+    __slots__ = ("_key", "_plans", "block", "grid", "kernel", "native_plans", "options")
 
     def __init__(self, kernel: Kernel, grid: Any, block: Any, options: LaunchOptions) -> None:
         self.kernel = kernel
@@ -64,6 +68,8 @@ class Launcher:
         self.block: Dims = parse_block(block, kernel.workgroup, kernel.__name__)
         self.options = _checked_options(options)
         self._plans: dict[Any, Callable[..., None]] = {}
+        #: Of the native path (`magpie.runtime.native`), which tries them in order before it calls `__call__`.
+        self.native_plans: tuple[Plan, ...] = ()
         self._key = kernel._key_function()
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -110,11 +116,11 @@ class Launcher:
         except (KeyError, TypeError):
             key = run = None  # keyword-only parameters, values of rare types: never kept
         if run is None:
-            run = self.plan(found)
+            run, native = self._made(found)
             if key is not None:
                 if len(self._plans) >= _PLANS:
                     self._plans.clear()
-                self._plans[key] = run
+                self._plans[key] = run if native is None else self._second(key, run, native)
         run(*found.values)
 
     def recorded_in(self, stream: Stream) -> Launcher:
@@ -131,6 +137,26 @@ class Launcher:
 
     def plan(self, found: Signature) -> Callable[..., None]:
         """The run function for arguments like these."""
+        return self._made(found)[0]
+
+    def _second(self, key: Any, run: Callable[..., None], native: _MakePlan) -> Callable[..., None]:
+        """The run function of the second launch with a key, which makes the native plan for those that follow.
+
+        The first launch of a process is not to wait for it, and most launchers are used once, or often.
+        """
+
+        def second(*args: Any) -> None:
+            from magpie.runtime.native import activate
+
+            if self._plans.get(key) is second:
+                self._plans[key] = run
+                activate(self, native, args)
+            run(*args)
+
+        return second
+
+    def _made(self, found: Signature) -> tuple[Callable[..., None], _MakePlan | None]:
+        """The run function for arguments like these, and what makes their native plan, where they may have one."""
         device = self._device(found)
         stream = self.options.stream
         if isinstance(stream, Stream) and stream.device is not device:
@@ -155,7 +181,37 @@ class Launcher:
                 f"kernel {self.kernel.__name__!r}, which prints, asserts or is checked,",
                 "launch it outside: the host looks at what it has to say after every launch",
             )
-        return self._run(found, special, device, fast)
+        return self._run(found, special, device, fast), self._native(found, special, device, fast)
+
+    def _native(self, found: Signature, special: Specialisation, device: Device, fast: bool) -> _MakePlan | None:
+        layout, kernel = special.artifact.layout, self.kernel
+        describe = getattr(special.loaded, "native", None)
+        if describe is None or any(s.dynamic for s in layout.shared) or not knobs.native_launch():
+            return None
+        if not device.driver.host_memory and not all(type(v) is Buffer for v in _arrays(found)):
+            return None
+        types = _types(found, layout, kernel)
+
+        def make(values: Sequence[Any]) -> Plan | None:
+            from magpie.runtime.native.plan import environment, make_plan
+
+            variables, shapes = environment(), _Shapes(self, special, device)
+            target: Target | None = describe(shapes.launch_shape(shapes.extents(())))
+            if variables is None or target is None:
+                return None
+            return make_plan(
+                layout.kernel,
+                kernel.parameters,
+                layout,
+                types,
+                values,
+                fast=fast,
+                changed=special.changed,
+                target=target,
+                environment=variables,
+            )
+
+        return make
 
     def _run(self, found: Signature, special: Specialisation, device: Device, fast: bool) -> Callable[..., None]:
         layout = special.artifact.layout
@@ -199,6 +255,7 @@ class Launcher:
     def _stale(self, *args: Any) -> None:
         """A value that the kernel captured is another now: forget the plans, and launch as for the first time."""
         self._plans.clear()
+        self.native_plans = ()
         self._launch(args, {})
 
     def _specialise(self, found: Signature, variant: Variant, device: Device) -> Specialisation:
@@ -310,9 +367,12 @@ class _Shapes:
                 backend=device.backend,
                 diagnostic="MPG_LAUNCH_1012",
             )
-        stream = launcher.options.stream
-        handle = getattr(stream, "handle", None)
-        return self.special.loaded.bind(LaunchShape(launcher.grid, launcher.block, extents, handle))
+        return self.special.loaded.bind(self.launch_shape(extents))
+
+    def launch_shape(self, extents: Extents) -> LaunchShape:
+        """What the driver is told of a launch whose shared arrays have these extents."""
+        handle = getattr(self.launcher.options.stream, "handle", None)
+        return LaunchShape(self.launcher.grid, self.launcher.block, extents, handle)
 
 
 def _arrays(found: Signature) -> list[Any]:

@@ -26,7 +26,7 @@ from magpie.backends.cpu.launch_block import ENTRY_SYMBOL, WORKER_SYMBOL, Launch
 if TYPE_CHECKING:  # `queue` and `signal` are imported where they are used: a warm start needs neither
     from queue import SimpleQueue
 
-__all__ = ["Cancelled", "Entry", "Launcher", "default_threads", "openmp_parallel", "pick_chunk"]
+__all__ = ["Cancelled", "Entry", "Launcher", "default_threads", "for_native", "openmp_parallel", "pick_chunk"]
 
 Entry = Callable[[int], int]
 """A native function from a block's address to a `Status`."""
@@ -69,6 +69,8 @@ def _openmp() -> int:
 
 
 _forked = False
+# The same for native launches: they leave what needs threads or Ctrl-C to Python in a forked child.
+_closed = ctypes.c_int64(0)
 
 
 def openmp_parallel() -> int:
@@ -178,7 +180,8 @@ class _Watchdog:
     """
 
     def __init__(self) -> None:
-        self.running: list[LaunchBlock] = []
+        self.running: dict[LaunchBlock, None] = {}  # a dict's own operations are atomic
+        self.armed = ctypes.c_int64(0)  # whether `arm` was called: native launches read it
         self._write_end = -1
 
     def arm(self) -> None:
@@ -191,6 +194,7 @@ class _Watchdog:
         os.set_blocking(write_end, False)
         previous = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         self._write_end = write_end
+        self.armed.value = 1
         if previous != -1:
             signal.set_wakeup_fd(previous)
             os.close(read_end)
@@ -215,7 +219,8 @@ class _Watchdog:
                 if previous not in (-1, self._write_end):
                     signal.set_wakeup_fd(previous)
             os.close(self._write_end)
-        self.running = []
+        self.running.clear()
+        self.armed.value = 0
         self._write_end = -1
 
 
@@ -225,6 +230,7 @@ _watchdog = _Watchdog()
 def _after_fork() -> None:
     global _forked, _pool
     _forked = True
+    _closed.value = 1
     _pool = _Pool()
     _watchdog.forget()
     default_threads.cache_clear()
@@ -232,6 +238,12 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def for_native() -> tuple[dict[LaunchBlock, None], ctypes.c_int64, ctypes.c_int64]:
+    """Of use to launches that bypass `Launcher.run`: the blocks that Ctrl-C cancels, whether somebody listens for it,
+    and whether this process is a forked child."""
+    return _watchdog.running, _watchdog.armed, _closed
 
 
 class Launcher:
@@ -267,6 +279,11 @@ class Launcher:
         """The native entry. For a block of one thread it may be called as it is; `run` goes on after another status."""
         return self._entry
 
+    @property
+    def entry_address(self) -> int:
+        """Where the entry lies, for native callers."""
+        return self._image.address(ENTRY_SYMBOL)
+
     def run(self, block: LaunchBlock, *, polls: bool = False) -> None:
         """Run a filled block to its end.
 
@@ -276,11 +293,11 @@ class Launcher:
         """
         if polls and threading.current_thread() is threading.main_thread():
             _watchdog.arm()
-            _watchdog.running.append(block)
+            _watchdog.running[block] = None
             try:
                 status = self._slices(block)
             finally:
-                _watchdog.running.remove(block)
+                del _watchdog.running[block]
         else:
             status = self._slices(block)
         if status == Status.CANCELLED:

@@ -13,7 +13,7 @@ import platform
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from magpie import knobs
@@ -31,6 +31,7 @@ from magpie.runtime.packing import struct_format
 
 if TYPE_CHECKING:
     from magpie.backends.cpu.loader import LoadedImage
+    from magpie.runtime.native.target import Target
 
 __all__ = ["CpuDriver"]
 
@@ -43,6 +44,9 @@ _RESET = "q56xi4xQi4xQ96x"
 # costs 1.5 to 5 us, and a core does some 50 operations a nanosecond in vectors; so this is about 6 us of work. Measured
 # by benchmarks/bench_fork_join.py, see docs/PERFORMANCE.md: 20,000 work-items of saxpy, 300 of an unknown loop.
 _SMALL = 300_000
+
+# Launches at a time that the native path makes of one kernel in one shape; more go the long way round.
+_NATIVE_BLOCKS = 2
 
 # Arenas up to this size (of all threads together) stay with their block: taking one from the pool costs 3 us.
 _OWN_ARENA = 1 << 20
@@ -177,47 +181,12 @@ class _Loaded:
         self._address = image.address(artifact.info["entry"])
 
     def bind(self, shape: LaunchShape) -> Call:
-        grid, block = shape.grid, shape.block
-        total = grid[0] * grid[1] * grid[2]
-        items = total * block[0] * block[1] * block[2]
-        alone = total < 2 or items * self._info["effort"] <= _SMALL
-        count = 1 if alone else min(total, knobs.cpu_threads() or threads.default_threads())
-        extents = [n for f, ns in zip(self.layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
-        stride = abi.arena_bytes(self._info, block, extents)
-        fixed = {
-            "kernel": self._address,
-            "total": total,
-            "chunk": self._chunk(grid[0], total, count),
-            "threads": count,
-            "parallel": threads.openmp_parallel() if count > 1 else 0,
-            "stride": stride,
-        }
-        past = 0
-        if self._info["streams"]:
-            stream = knobs.cpu_stream()
-            past = hostmem.cache_bytes(count) if stream is None else min(stream, sys.maxsize)
-        words = struct.pack(f"<{8 + len(extents)}q", *grid, *block, past, min(items, sys.maxsize), *extents)
-        size = abi.launch_block_size(self.layout, self._info)
-        tail = self.layout.size
-
-        arenas = self._driver._arenas
-        nbytes = stride * count
-        own = 0 < nbytes <= _OWN_ARENA
-
-        def make() -> _Block:  # a block, its part that changes, its address, its arena
-            made = LaunchBlock(size)
-            arena = arenas.take(nbytes) if own else None  # never given back: it is the block's
-            made.fill(**fixed, arenas=aligned_address(arena) if own else 0)
-            made.arguments[tail : tail + len(words)] = words
-            rest = (ctypes.c_char * (ARGUMENTS - _FROM + size)).from_address(made.address + _FROM)
-            return made, rest, made.address, arena
-
+        blocks = _Blocks(self, shape)
         free: list[_Block] = []
-        launcher = self._driver.launcher()
+        launcher, make = self._driver.launcher(), blocks.make
         pack_into = struct.Struct("<" + _RESET + struct_format(self.layout)).pack_into
-        if self._info.get("records") or self._info.get("polls") or (nbytes and not own):
-            shared_arena = 0 if own else nbytes
-            return self._full_call(shape, fixed, free, make, pack_into, tail + len(words), shared_arena)
+        if self._info.get("records") or self._info.get("polls") or blocks.pooled_arena:
+            return self._full_call(shape, blocks, free, pack_into)
         run, entry, address, image = launcher.run, launcher.entry, self._address, self._image
 
         def call_alone(*arguments: Any, image: LoadedImage = image) -> None:  # the default keeps the code mapped
@@ -240,7 +209,33 @@ class _Loaded:
             run(mine[0])
             free.append(mine)
 
-        return call_alone if count == 1 else call
+        return call_alone if blocks.threads == 1 else call
+
+    def native(self, shape: LaunchShape) -> Target | None:
+        """Launches without Python: not those that take memory from the pool or report records."""
+        from magpie.runtime.native.target import Host, Kind, Target
+
+        blocks = _Blocks(self, shape)
+        if self._info.get("records") or blocks.pooled_arena or (blocks.threads > 1 and not blocks.parallel):
+            return None
+        polls = bool(self._info.get("polls"))
+        launcher = self._driver.launcher()
+        made = [blocks.make() for _ in range(_NATIVE_BLOCKS)]
+        pool = (ctypes.c_int64 * (1 + 2 * len(made)))(len(made), *(n for b in made for n in (b[2], id(b[0]))))
+        takes_time = polls or not blocks.small
+        watching, armed, closed = threads.for_native()
+        words = {
+            Host.ENTRY: launcher.entry_address,
+            Host.POOL: ctypes.addressof(pool),
+            Host.RELEASES: int(takes_time),
+            Host.WATCHING: id(watching) if polls else 0,
+            Host.MAIN_THREAD: threading.main_thread().ident or 0,
+            Host.ARMED: ctypes.addressof(armed),
+        }
+        # After a fork there are no threads of libgomp, and nobody listens for Ctrl-C.
+        gate = ctypes.addressof(closed) if polls or blocks.threads > 1 else 0
+        keep = (self._image, made, pool, watching, armed, closed)
+        return Target(Kind.HOST, tuple(words[w] for w in Host), keep, takes_time, gate)
 
     def _chunk(self, row: int, total: int, count: int) -> int:
         """Workgroups that a thread takes at a time; whole rows of them if they go row by row."""
@@ -252,17 +247,15 @@ class _Loaded:
     def _full_call(
         self,
         shape: LaunchShape,
-        fixed: dict[str, int],
+        blocks: _Blocks,
         free: list[_Block],
-        make: Callable[[], _Block],
         pack_into: Any,
-        record_at: int,
-        nbytes: int,
     ) -> Call:
-        """The call of a kernel that needs `nbytes` of arena from the pool, reports records or polls for Ctrl-C."""
+        """The call of a kernel that takes its arena from the pool, reports records or polls for Ctrl-C."""
         info, arenas, run, address = self._info, self._driver._arenas, self._driver.launcher().run, self._address
         polls, records = bool(info.get("polls")), bool(info.get("records"))
-        image = self._image
+        image, make, nbytes = self._image, blocks.make, blocks.pooled_arena
+        record_at = self.layout.size + len(blocks.words)
 
         def call(*arguments: Any, image: LoadedImage = image) -> None:
             try:
@@ -273,7 +266,7 @@ class _Loaded:
             arena = record = None
             if nbytes:
                 arena = arenas.take(nbytes)
-                made.fill(**fixed, arenas=aligned_address(arena))
+                made.fill(**blocks.fixed, arenas=aligned_address(arena))
             if records:
                 record = ctypes.create_string_buffer(_RECORD_BYTES)
                 clear_records(record, _RECORD_BYTES)
@@ -296,7 +289,54 @@ class _Loaded:
         return call
 
 
+# A block, its part that changes, its address, and its own arena.
 _Block = tuple[LaunchBlock, Any, int, Any]
+
+
+class _Blocks:
+    """What the launch blocks of one kernel in one shape have in common."""
+
+    def __init__(self, loaded: _Loaded, shape: LaunchShape) -> None:
+        info, layout, grid, block = loaded._info, loaded.layout, shape.grid, shape.block
+        total = grid[0] * grid[1] * grid[2]
+        items = total * block[0] * block[1] * block[2]
+        #: So little work that neither other threads nor those that wait for the GIL should be woken for it.
+        self.small = items * info["effort"] <= _SMALL
+        alone = total < 2 or self.small
+        count = self.threads = 1 if alone else min(total, knobs.cpu_threads() or threads.default_threads())
+        self.parallel = threads.openmp_parallel() if count > 1 else 0
+        extents = [n for f, ns in zip(layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
+        stride = abi.arena_bytes(info, block, extents)
+        self.fixed = {
+            "kernel": loaded._address,
+            "total": total,
+            "chunk": loaded._chunk(grid[0], total, count),
+            "threads": count,
+            "parallel": self.parallel,
+            "stride": stride,
+        }
+        past = 0
+        if info["streams"]:
+            stream = knobs.cpu_stream()
+            past = hostmem.cache_bytes(count) if stream is None else min(stream, sys.maxsize)
+        #: What follows the arguments.
+        self.words = struct.pack(f"<{8 + len(extents)}q", *grid, *block, past, min(items, sys.maxsize), *extents)
+        self._size = abi.launch_block_size(layout, info)
+        self._tail = layout.size
+        self._arenas = loaded._driver._arenas
+        nbytes = stride * count
+        self._own = nbytes if nbytes <= _OWN_ARENA else 0
+        #: Bytes that each launch takes from the pool of arenas.
+        self.pooled_arena = nbytes - self._own
+
+    def make(self) -> _Block:
+        """A new block, filled but for its arguments."""
+        made = LaunchBlock(self._size)
+        arena = self._arenas.take(self._own) if self._own else None  # never given back: it is the block's
+        made.fill(**self.fixed, arenas=aligned_address(arena) if self._own else 0)
+        made.arguments[self._tail : self._tail + len(self.words)] = self.words
+        rest = (ctypes.c_char * (ARGUMENTS - _FROM + self._size)).from_address(made.address + _FROM)
+        return made, rest, made.address, arena
 
 
 def aligned_address(arena: Any) -> int:

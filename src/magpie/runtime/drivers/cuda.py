@@ -71,6 +71,9 @@ class CudaDriver(GpuDriver):
     def _make_current(self, device: int) -> None:
         self.api.call("set_context", self.context(device))
 
+    def current_mark(self, device: int) -> int:
+        return self.context(device)
+
     def context(self, device: int) -> int:
         """The device's primary context."""
         found = self._contexts.get(device)

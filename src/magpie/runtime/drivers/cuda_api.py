@@ -30,6 +30,7 @@ _FUNCTIONS = {
     "device_memory": Function("cuDeviceTotalMem_v2", (_P(_size), _int)),
     "retain_context": Function("cuDevicePrimaryCtxRetain", (_P(_ptr), _int)),
     "set_context": Function("cuCtxSetCurrent", (_ptr,)),
+    "current": Function("cuCtxGetCurrent", (_P(_ptr),)),
     "synchronize": Function("cuCtxSynchronize", ()),
     "memory_info": Function("cuMemGetInfo_v2", (_P(_size), _P(_size))),
     "alloc": Function("cuMemAlloc_v2", (_P(_address), _size)),

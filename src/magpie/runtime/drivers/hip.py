@@ -86,6 +86,9 @@ class HipDriver(GpuDriver):
     def peer(self, device: int) -> int:
         return device
 
+    def current_mark(self, device: int) -> int:
+        return device
+
     def load_module(self, code: bytes) -> tuple[int, int, str]:
         module = ctypes.c_void_p()
         result = self.api.functions["load_module"](ctypes.byref(module), code)

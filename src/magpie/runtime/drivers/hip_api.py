@@ -32,6 +32,7 @@ _FUNCTIONS = {
     "properties": Function("hipGetDevicePropertiesR0600", (_ptr, _int), optional=True),
     "properties_before_6": Function("hipGetDeviceProperties", (_ptr, _int), optional=True),
     "set_device": Function("hipSetDevice", (_int,)),
+    "current": Function("hipGetDevice", (_P(_int),)),
     "synchronize": Function("hipDeviceSynchronize", ()),
     "memory_info": Function("hipMemGetInfo", (_P(_size), _P(_size))),
     "alloc": Function("hipMalloc", (_P(_address), _size)),

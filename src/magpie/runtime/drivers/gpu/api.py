@@ -85,6 +85,10 @@ class Api(ABC):
             function.restype = wanted.result
             self.functions[ours] = function
 
+    def address(self, name: str) -> int:
+        """Where a function lies, for native callers."""
+        return ctypes.cast(self.library[self.table.functions[name].name], ctypes.c_void_p).value or 0
+
     @abstractmethod
     def name(self, code: int) -> str:
         """An error code as the vendor's header calls it."""

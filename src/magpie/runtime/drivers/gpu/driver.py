@@ -68,8 +68,10 @@ class GpuDriver(Driver):
         #: unloading code) is left, or the program could not even end.
         self.stuck: set[int] = set()
         self._late: list[tuple[int, Allocation]] = []
-        #: The kernel launched last: an error that comes later is most often its own.
-        self.last = ""
+        #: The kernel launched last: an error that comes later is most often its own. A list: native code fills it.
+        self.launched = [""]
+        #: Not 0 while launches must go through Python: threads that follow streams, or a forked child.
+        self.closed = ctypes.c_int64(0)
 
     # --- devices -------------------------------------------------------------------------------------------------
     def probe(self) -> str | None:
@@ -102,6 +104,11 @@ class GpuDriver(Driver):
         return None
 
     @property
+    def last(self) -> str:
+        """The kernel launched last."""
+        return self.launched[0]
+
+    @property
     def system_library(self) -> bool:
         """Whether the library is the one that other packages in this process use."""
         return self._path is None
@@ -131,6 +138,10 @@ class GpuDriver(Driver):
     @abstractmethod
     def _make_current(self, device: int) -> None:
         """Make the device current on this thread."""
+
+    @abstractmethod
+    def current_mark(self, device: int) -> int:
+        """What the library's `current` writes on a thread where this device is current."""
 
     def _attribute(self, name: str, ordinal: int) -> int:
         """A device's attribute, by our name."""
@@ -326,6 +337,8 @@ class GpuDriver(Driver):
         return out.value
 
     def follow(self, stream: int) -> None:
+        if not self.thread.streams:
+            self._close(1)
         self.thread.streams |= {stream}
 
     def lead(self, device: int, stream: int | None) -> None:
@@ -334,7 +347,13 @@ class GpuDriver(Driver):
 
     def followed(self) -> frozenset[int]:
         found, self.thread.streams = self.thread.streams, frozenset()
+        if found:
+            self._close(-1)
         return found
+
+    def _close(self, by: int) -> None:
+        with self._lock:
+            self.closed.value += by
 
     def wait(self, device: int, waiting: int, other_device: int, other: int) -> None:
         """Work that is queued from now on in a stream waits for what another stream, perhaps elsewhere, has queued."""
@@ -385,6 +404,7 @@ def _forked(driver: weakref.ref[GpuDriver]) -> None:
     found = driver()
     if found is not None:
         found.forked = True
+        found.closed.value = 1 << 62
         found.thread.device = -1
 
 

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magpie.backends.base import Artifact
-from magpie.errors import GpuError, GpuErrorKind
+from magpie.errors import GpuError, GpuErrorKind, clean
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.driver import Call, Dims, LaunchShape
 from magpie.runtime.packing import struct_format
 
 if TYPE_CHECKING:
     from magpie.runtime.drivers.gpu.driver import GpuDriver
+    from magpie.runtime.native.target import Target
 
 __all__ = ["GpuKernel", "dynamic_bytes", "parameter_offsets"]
 
@@ -159,7 +160,7 @@ class GpuKernel:
         offsets = parameter_offsets(self.layout, hidden)
         stream = 0 if shape.stream is None else shape.stream.handle
         driver, device, kernel = self.driver, self.device, self.layout.kernel
-        thread, enter, many, pack_into = driver.thread, driver.enter, driver.many, form.pack_into
+        thread, enter, many, pack_into, last = driver.thread, driver.enter, driver.many, form.pack_into, driver.launched
         launch, fixed, argument, none = self._launcher(entry.function, grid, block, dynamic, stream)
         free: list[tuple[Any, Any, Any]] = []
 
@@ -190,7 +191,7 @@ class GpuKernel:
             pack_into(mine[0], 0, *words, *tail)
             if many or thread.device != device:
                 enter(device)
-            driver.last = kernel
+            last[0] = kernel
             code = ordered(mine[1]) if thread.streams else launch(*fixed, mine[1], none)
             free.append(mine)
             if code:
@@ -202,6 +203,36 @@ class GpuKernel:
         from magpie.runtime.drivers.gpu.reporting import reporting
 
         return reporting(self, call, tuple(extents), shape, stream)
+
+    def native(self, shape: LaunchShape) -> Target | None:
+        """Launches without Python: not those that report records. The shape was bound before."""
+        from magpie.runtime.native.target import Gpu, Kind, Target
+
+        if self.info.get("records"):
+            return None
+        driver, api, kernel = self.driver, self.driver.api, self.layout.kernel
+        entry, grid = self._choose(shape.grid, shape.block, ())
+        groups = () if entry is self.plain else (shape.grid[0],)
+        offsets = parameter_offsets(self.layout, 0)
+
+        def failed(code: int) -> None:
+            raise clean(driver.failed(code, f"launching kernel {kernel!r}")) from None
+
+        words: dict[int, int] = {
+            Gpu.LAUNCH: api.address("launch"),
+            Gpu.FUNCTION: entry.function,
+            Gpu.STREAM: 0 if shape.stream is None else shape.stream.handle,
+            Gpu.GET_CURRENT: api.address("current"),
+            Gpu.CURRENT: driver.current_mark(self.device),
+            Gpu.LAST: id(driver.launched),
+            Gpu.FAILED: id(failed),
+            Gpu.PARAMETER_COUNT: len(offsets),
+            Gpu.HIDDEN_COUNT: len(groups),
+        }
+        table = [words.get(word, 0) for word in range(Gpu.OFFSETS)]
+        table[Gpu.DIMS : Gpu.STREAM] = [*grid, *shape.block, dynamic_bytes(entry.info, ())]
+        keep = (self, driver, failed, shape.stream)
+        return Target(Kind.GPU, (*table, *offsets, *groups), keep, True, ctypes.addressof(driver.closed))
 
     def _launcher(
         self, function: int, grid: Dims, block: Dims, dynamic: int, stream: int
