@@ -189,6 +189,7 @@ def test_the_second_entry_of_a_module_is_taken_by_ptxas(arch, tmp_path):
         "fixed_shared": 0,
         "dynamic_shared": [],
         "factor": 4,
+        "dim": 0,
         "always": False,
     }
     plain, coarse = entry(made.text, "magpie_k_saxpy"), entry(made.text, "magpie_k_saxpy_by4")

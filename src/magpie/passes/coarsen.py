@@ -15,13 +15,14 @@ num_workgroups is a parameter of its own (`groups_name`).
     }
 
 In step, a value that is the same for all work-items of the thread is computed once, and so is a branch on one. A branch
-on any other is taken by each for itself; where it holds loads, first all together if all take it.
+on any other is taken by each for itself, in two parts where it begins with loads: those of all come first.
 
 Not every kernel can be: see `can_coarsen`. Whether it pays is for the backend to say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -36,9 +37,6 @@ from magpie.passes.exits import has_return
 from magpie.passes.lower_tiles import LOWERED
 
 __all__ = ["can_coarsen", "coarsen", "groups_name"]
-
-# Nodes of a branch that are worth a second copy, in which all work-items of the thread take it together.
-_TOGETHER = 48
 
 # Elements of a local array that are set to zero one by one where the next workgroup begins.
 _LOCAL = 32
@@ -166,7 +164,6 @@ class _Coarsening:
         self.same = Sameness([*self.ahead, *self.rest], dim)
         self.shared: list[SharedArray] = []
         self.locals: list[LocalArray] = []
-        self.alone = False  # inside a branch that the work-items take one by one, or all together
 
     # --- the frame -----------------------------------------------------------------------------------------------
     def build(self) -> None:
@@ -235,7 +232,6 @@ class _Coarsening:
                 b.set(new, b.const(0, old.type))
             for array in self.kernel.locals:
                 self.clear(array)
-            self.alone = True
             self.region(self.kernel.body, [item])
             if self.kernel.shared:  # the next workgroup writes where this one still reads
                 b.emit("barrier")
@@ -295,41 +291,70 @@ class _Coarsening:
 
     def each(self, node: Node, items: list[_Item]) -> None:
         """A node with regions, for one item after the other."""
-        saved, self.alone = self.alone, True
         for item in items:
             self.copy(node, [item])
-        self.alone = saved
 
     def if_(self, node: Node, items: list[_Item]) -> None:
-        b = self.out
         condition = node.args[0]
         if len(items) == 1 or self.same.of(condition):
             self.copy(node, items)
             return
-        if self.alone or not _worth_together(node):
+        arms = [(region, _loads_first(region)) for region in node.regions]
+        whole = any(n.op == "barrier" or _counts_lanes(n) for r in node.regions for n in walk(r))
+        if whole or all(at in (0, len(region)) for region, at in arms):
             self.each(node, items)
-            return
-        tests = self.conditions(condition, items)
-        together = tests[0]
-        for test in tests[1:]:
-            together = b.emit("and", together, test)
-        _, then, else_ = b.if_(together)
-        saved, self.alone = self.alone, True
-        with b.into(then):
-            self.region(node.regions[0], items)
-        with b.into(else_):
-            self.each(node, items)
-        self.alone = saved
+        else:
+            self.in_two(condition, arms, items)
+
+    def in_two(self, condition: Node, arms: list[tuple[Region, int]], items: list[_Item]) -> None:
+        """A branch that each item takes for itself, in two parts: the loads at the beginning of its arms are those of
+        all items before what follows them."""
+        b, loc = self.out, self.out.loc
+        passed = [_used(region[at:], set(region[:at])) for region, at in arms]
+        kept: list[list[Slot]] = []
+        for item in items:
+            slots: list[Slot] = []
+            b.loc = loc
+            _, *regions = b.if_(item.values[condition])
+            for made, (region, at), values in zip(regions, arms, passed, strict=True):
+                with b.into(made):
+                    self.region(region[:at], [item])
+                    for value in values:
+                        slots.append(Slot("early", value.dtype))
+                        b.set(slots[-1], item.values[value])
+            kept.append(slots)
+        for item, slots in zip(items, kept, strict=True):
+            of = iter(slots)
+            b.loc = loc
+            _, *regions = b.if_(item.values[condition])
+            for made, (region, at), values in zip(regions, arms, passed, strict=True):
+                with b.into(made):
+                    self.region([n for n in region[:at] if n.op == "const"], [item])
+                    for value in values:
+                        item.values[value] = b.get(next(of))
+                    self.region(region[at:], [item])
 
 
-def _worth_together(node: Node) -> bool:
-    """Whether a branch loads from buffers, and is short."""
-    inner = list(walk(node.regions[0]))
-    return (
-        len(inner) <= _TOGETHER
-        and any(n.op == "load" and n.attrs["array"].space == "buffer" for n in inner)
-        and not any(n.op == "barrier" or _counts_lanes(n) for r in node.regions for n in walk(r))
-    )
+def _loads_first(region: Region) -> int:
+    """How many nodes of ``region`` stand up to the last load that no effect stands before; 0 without one."""
+    at = 0
+    for k, node in enumerate(region):
+        if node.op == "load":
+            at = k + 1
+        elif node.info.effect not in _VALUES:
+            return at
+    return len(region) if at else 0
+
+
+def _used(region: Region, values: Set[Node]) -> list[Node]:
+    """Which of ``values`` other than constants are used in ``region``."""
+    found: dict[Node, None] = {}
+    for node in walk(region):
+        counted = node.attrs.get("counted")
+        for arg in (*node.args, *(counted[1:] if counted else ())):
+            if arg in values and arg.op != "const":
+                found[arg] = None
+    return list(found)
 
 
 def _counts_lanes(node: Node) -> bool:

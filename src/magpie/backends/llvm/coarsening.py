@@ -1,21 +1,37 @@
 """How many workgroups a block of a SIMT device runs, by what a work-item does: see `magpie.passes.coarsen`.
 
-A block's threads must have some bytes on their way before they wait. Measured on an H200 (saxpy of 2**28 floats, GB/s):
-one element a thread 3490 with blocks of 256 and 2540 with blocks of 128, four elements 4360; a register file that holds
-fewer blocks takes more than that away, so the number is what a thread's loads ask for and no more.
+A block's threads must have some bytes on their way before they wait. Measured on an H200 (2**28 elements, GB/s; blocks
+of 256):
+
+    ====================  =====  =====  =====  =====
+    workgroups a block        1      2      4      8
+    ====================  =====  =====  =====  =====
+    saxpy of floats        3485   4286   4347   4283
+    saxpy, blocks of 128   2526   4349   4344   4303
+    copy of floats         2786   3828   4251   4100
+    fill with floats       1642   3182   4341   4272
+    copy of bytes           784   1363   2249   2774
+    saxpy of doubles       4119   4095   4046   4061
+    5-point stencil        2194   2979   3176   3333
+    transpose by tiles     3575   3701   3663
+    ====================  =====  =====  =====  =====
+
+So a thread shall move about 48 bytes, not more than 16 of an array; and twice that where it also waits at barriers.
 """
 
 from __future__ import annotations
 
 from magpie.dtypes import DType
-from magpie.ir.nodes import Buffer, Kernel, Node, Region, SharedArray
+from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, SharedArray, walk
 from magpie.ir.ops import ELEMENTARY, Effect
 from magpie.passes.coarsen import can_coarsen
 
-__all__ = ["workgroups_a_block"]
+__all__ = ["Coarsening", "coarsening"]
 
-# Bytes that a thread loads and stores before it is through.
-_BYTES = 48
+#: Workgroups a block, and along which dimension they are adjacent.
+Coarsening = tuple[int, int]
+
+_BYTES, _OF_AN_ARRAY = 48, 16
 _MOST = 8
 # Nodes of a kernel whose time goes into memory, for each byte of it; functions count as many.
 _WORK_A_BYTE = 8
@@ -25,40 +41,67 @@ _DIVISION = 8
 _KEPT = 32
 # Shared memory of a block beyond which an SM has too few of them.
 _SHARED = 24 << 10
+# Elements that are nearer than this in each dimension are read for other work-items, too.
+_NEAR = 4
 
 _DIVISIONS = frozenset(["div", "floordiv", "mod", "tdiv", "trem", "sqrt", "rsqrt", "fmod"])
 
 
-def workgroups_a_block(kernel: Kernel, asked: int, shared_limit: int) -> int:
-    """For a prepared kernel: 1 where it stays as it is. ``asked``: what an option says, 0 where it says nothing."""
+def coarsening(kernel: Kernel, asked: int, shared_limit: int) -> Coarsening:
+    """For a prepared kernel; (1, 0) where it stays as it is. ``asked``: the number that an option says, 0 for none."""
     if asked == 1 or not can_coarsen(kernel):
-        return 1
+        return 1, 0
     shared = sum(_bytes(array) for array in kernel.shared)
+    dim = _dimension(kernel)
     if asked:
-        return asked if asked * shared <= shared_limit else 1
+        return (asked, dim) if asked * shared <= shared_limit else (1, 0)
     if kernel.known_workgroup is None or not kernel.facts.noalias:
-        return 1  # code for launches of any kind stays small
+        return 1, 0  # code for launches of any kind stays small
     if kernel.locals or any(array.dynamic for array in kernel.shared):
-        return 1
+        return 1, 0
     found = _Counts()
-    if not found.region(kernel.body, 1):
-        return 1
-    moved, accesses, work = found.moved, found.accesses, found.work
-    if not moved or work > _WORK_A_BYTE * moved:
-        return 1
+    if not found.region(kernel.body, 1) or not found.moved or found.work > _WORK_A_BYTE * found.moved:
+        return 1, 0
+    room = 2 * _BYTES if found.waits else _BYTES
     factor = _MOST
     while factor > 1 and (
-        factor * moved > _BYTES or factor * accesses > _KEPT or (shared and factor * shared > _SHARED)
+        factor * found.moved > room
+        or factor * found.widest > _OF_AN_ARRAY
+        or factor * found.accesses > _KEPT
+        or (shared and factor * shared > _SHARED)
     ):
         factor //= 2
-    return factor
+    return factor, dim if factor > 1 else 0
+
+
+def _dimension(kernel: Kernel) -> int:
+    """The first dimension whose workgroups store side by side: their id is in the last index of stores. What is written
+    is best written in long rows (a transpose by tiles: 3701 GB/s along the other one, 3847 along this)."""
+    found: set[int] = set()
+    todo = [
+        n.args[n.attrs["array"].rank - 1]
+        for n in walk(kernel.body)
+        if n.op == "store" and isinstance(n.attrs["array"], Buffer) and n.attrs["array"].rank
+    ]
+    seen: set[Node] = set()
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op in ("workgroup_id", "global_id"):
+            found.add(node.attrs["dim"])
+        todo += node.args
+    return min(found, default=0)
 
 
 class _Counts:
-    """What a work-item does: bytes and accesses of buffers, and nodes that compute."""
+    """What a work-item does: bytes and accesses of buffers, the widest of these, nodes that compute, and barriers."""
 
     def __init__(self) -> None:
-        self.moved = self.accesses = self.work = 0
+        self.moved = self.accesses = self.work = self.widest = 0
+        self.waits = False
+        self._places: dict[tuple[Array, str, tuple[Node, ...]], list[tuple[int, ...]]] = {}
 
     def region(self, region: Region, times: int) -> bool:
         """Count ``region``, which runs so many times; False with atomics and loops of unknown length: it is not the
@@ -71,14 +114,42 @@ class _Counts:
             if not all(self.region(inner, times * trips) for inner in node.regions):
                 return False
             if node.op in ("load", "store") and isinstance(node.attrs["array"], Buffer):
-                t = node.type if node.op == "load" else node.args[-1].type
-                assert isinstance(t, DType)
-                self.moved += times * t.itemsize
-                self.accesses += times
+                self.access(node, times)
             elif effect is Effect.PURE:
                 heavy = _ELEMENTARY if node.op in ELEMENTARY else _DIVISION if node.op in _DIVISIONS else 1
                 self.work += times * heavy
+            self.waits |= node.op == "barrier"
         return True
+
+    def access(self, node: Node, times: int) -> None:
+        self.accesses += times
+        array: Array = node.attrs["array"]
+        parts = [_place(i) for i in node.args[: array.rank]]
+        here = tuple(offset for _, offset in parts)
+        others = self._places.setdefault((array, node.op, tuple(root for root, _ in parts)), [])
+        if any(all(abs(a - b) < _NEAR for a, b in zip(here, there, strict=True)) for there in others):
+            return  # from the cache
+        others.append(here)
+        t = node.type if node.op == "load" else node.args[-1].type
+        assert isinstance(t, DType)
+        self.moved += times * t.itemsize
+        self.widest = max(self.widest, t.itemsize)
+
+
+def _place(index: Node) -> tuple[Node, int]:
+    """An index as a value and a constant distance from it."""
+    offset = 0
+    while index.op in ("add", "sub"):
+        a, b = index.args
+        if b.op == "const":
+            offset += b.attrs["value"] if index.op == "add" else -b.attrs["value"]
+            index = a
+        elif a.op == "const" and index.op == "add":
+            offset += a.attrs["value"]
+            index = b
+        else:
+            break
+    return index, offset
 
 
 def _trips(loop: Node) -> int | None:

@@ -3,7 +3,7 @@
 Parameters stand in the order of the layout, so that the argument block of the layout is the one that a launch takes: of
 a buffer its address, extents and strides; scalars by themselves; structs by value. Behind them come the extents of
 dynamic shared arrays, the address of the record buffer where something is reported, and the number of workgroups along
-x where a block runs several of them.
+the dimension where a block runs several of them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ __all__ = ["GLOBAL", "SHARED", "DeviceKernel", "entry_name"]
 
 GLOBAL, SHARED = " addrspace(1)", " addrspace(3)"
 FAST = "reassoc nsz arcp contract afn "
+
+_GROUPS = frozenset(groups_name(dim) for dim in range(3))
 
 # Each array in shared memory begins at a multiple of this: the widest access of a thread.
 _ALIGN = 16
@@ -118,7 +120,7 @@ class DeviceKernel(AtomicSimt):
                 params += [f"i64 {self.extent_name(s.name, d)}" for d in range(len(s.extents))]
         if self.sites:
             params.append("i64 %records")
-        if any(s.name == groups_name(0) for s in self.kernel.scalars):
+        if any(s.name in _GROUPS for s in self.kernel.scalars):
             params.append("i64 %groups")
         return ", ".join(params)
 
@@ -191,7 +193,7 @@ class DeviceKernel(AtomicSimt):
 
     # --- parameters and arrays -----------------------------------------------------------------------------------
     def parameter(self, name: str, t: DType) -> str:
-        if name == groups_name(0):
+        if name in _GROUPS:
             return "%groups"
         field = self.fields.get(name)
         if field is not None:

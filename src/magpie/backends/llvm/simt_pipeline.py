@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from magpie.backends.base import Options
-from magpie.backends.llvm.coarsening import workgroups_a_block
+from magpie.backends.llvm.coarsening import Coarsening, coarsening
 from magpie.backends.llvm.codegen import CodegenError
 from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_kernel import DeviceKernel
@@ -48,16 +48,16 @@ def emitted_kernel(kernel: Kernel, options: Options, make: Callable[[Kernel, Mod
     """
     ready, module = ready_kernel(kernel, options), Module()
     plain = make(ready, module, "")
-    factor = _factor(ready, options, shared)
+    factor, dim = _coarsening(ready, options, shared)
     if factor > 1:
-        coarse = make(coarsen(ready, factor), module, f"_by{factor}")
+        coarse = make(coarsen(ready, factor, dim), module, f"_by{factor}")
         plain.info["coarse"] = {name: coarse.info[name] for name in _OWN}
-        plain.info["coarse"] |= {"factor": factor, "always": options.coarsen > 1}
+        plain.info["coarse"] |= {"factor": factor, "dim": dim, "always": options.coarsen > 1}
     return plain
 
 
-def _factor(ready: Kernel, options: Options, shared: int) -> int:
-    return 1 if options.checked else workgroups_a_block(ready, options.coarsen, shared)
+def _coarsening(ready: Kernel, options: Options, shared: int) -> Coarsening:
+    return (1, 0) if options.checked else coarsening(ready, options.coarsen, shared)
 
 
 def check_shared(kernel: Kernel, emitted: DeviceKernel, limit: int, arch: str, code: str) -> None:
@@ -98,5 +98,5 @@ def show_kernel(kernel: Kernel, options: Options, stage: str, shared: int) -> st
     if stage not in ("prepared", "coarse"):
         return None
     ready = ready_kernel(kernel, options)
-    factor = 1 if stage == "prepared" else _factor(ready, options, shared)
-    return print_kernel(coarsen(ready, factor) if factor > 1 else ready)
+    factor, dim = (1, 0) if stage == "prepared" else _coarsening(ready, options, shared)
+    return print_kernel(coarsen(ready, factor, dim) if factor > 1 else ready)

@@ -118,7 +118,8 @@ class GpuKernel:
         what = self.info.get("coarse")
         if what is None:
             return self.plain, grid
-        blocks = (-(-grid[0] // what["factor"]), grid[1], grid[2])
+        x, y, z = (-(-n // what["factor"]) if d == what["dim"] else n for d, n in enumerate(grid))
+        blocks = x, y, z
         items = block[0] * block[1] * block[2]
         if not what["always"] and blocks[0] * blocks[1] * blocks[2] * items < self.driver.threads(self.device):
             return self.plain, grid
@@ -154,7 +155,7 @@ class GpuKernel:
         dynamic = dynamic_bytes(entry.info, extents)
         self._opt_in(entry, dynamic)
         records = bool(self.info.get("records"))
-        groups = () if entry is self.plain else (shape.grid[0],)
+        groups = () if entry is self.plain else (shape.grid[entry.info["dim"]],)
         hidden = len(extents) + records + len(groups)
         form = struct.Struct(f"<{struct_format(self.layout)}{hidden}q")
         offsets = parameter_offsets(self.layout, hidden)
