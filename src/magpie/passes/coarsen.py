@@ -30,7 +30,7 @@ from typing import Any
 
 from magpie.dtypes import DType, index, leaves
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Scalar, SharedArray, Slot, walk
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, PtrType, Region, Scalar, SharedArray, Slot, walk
 from magpie.ir.ops import Effect
 from magpie.passes.abreast import Sameness
 from magpie.passes.exits import has_return
@@ -60,6 +60,8 @@ def can_coarsen(kernel: Kernel) -> bool:
     for node in walk(kernel.body):
         effect = node.info.effect
         if effect is Effect.DEBUG or node.op in ("grid_sync", "call") or node.op in LOWERED:
+            return False
+        if isinstance(node.type, PtrType):  # of memory that another work-item may have made
             return False
         loops |= node.op == "loop" and node.attrs.get("counted") is None
         waits |= effect is Effect.ATOMIC or node.op == "fence"
