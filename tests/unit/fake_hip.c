@@ -1,4 +1,5 @@
-/* A stand-in for AMD's HIP runtime library, of ROCm 5, or of ROCm 6 and later with -DROCM6. Device 1 is one of RDNA. */
+/* A stand-in for AMD's HIP runtime library, of ROCm 5, or of ROCm 6 and later with -DROCM6. Its devices are one of CDNA,
+   one of RDNA, and one that is too old; `fake_first` leaves out the first ones. */
 #include "fake_gpu.h"
 
 struct module { char entry[256]; };
@@ -6,10 +7,12 @@ static int current;
 
 int hipInit(unsigned f) { NOTE("%u", f); return 0; }
 int hipRuntimeGetVersion(int *v) { *v = 50221153; return 0; }
-int hipGetDeviceCount(int *n) { NOTE(""); *n = 2; return 0; }
+static int first;
+void fake_first(int d) { first = d; }
+int hipGetDeviceCount(int *n) { NOTE(""); *n = 3 - first; return 0; }
 int hipDeviceGet(int *d, int n) { *d = n; return 0; }
 int hipDeviceGetName(char *s, int n, int d) { snprintf(s, n, "%s", d ? "" : "Stand-in Instinct"); return 0; }
-int hipDeviceGetUuid(char *s, int d) { memset(s, d ? 0 : 0xab, 16); return 0; }
+int hipDeviceGetUuid(char *s, int d) { memset(s, d ? 0 : 0xab, 16); return 0; } /* none told for the others */
 int hipDeviceGetAttribute(int *v, int a, int d) {
     *v = a == 56 ? 1024 : a == 57 ? 2048 : a == 63 ? 104 : a == 74 ? 65536 : a == 87 ? (d ? 32 : 64) : -1;
     return 0;
@@ -17,7 +20,8 @@ int hipDeviceGetAttribute(int *v, int a, int d) {
 int hipDeviceTotalMem(size_t *n, int d) { *n = (size_t)1 << 36; return 0; }
 static void properties(char *p, int at, int d) {
     strcpy(p, "gfx1234 is part of this name");
-    strcpy(p + at, d ? "gfx1100" : "gfx90a:sramecc+:xnack-");
+    static const char *names[] = {"gfx90a:sramecc+:xnack-", "gfx1100", "gfx803"};
+    strcpy(p + at, names[d + first]);
 }
 #ifdef ROCM6
 int hipGetDevicePropertiesR0600(char *p, int d) { NOTE("%d", d); properties(p, 1160, d); return 0; }

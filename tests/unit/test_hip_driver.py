@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 import magpie as mp
-from magpie.backends import base, registry
-from magpie.backends.base import Artifact
-from magpie.backends.ptx import BACKEND as PTX
 from magpie.errors import GpuErrorKind
-from magpie.records import replaced
 from magpie.runtime import dispatch
 from magpie.runtime.driver import MemoryHint
 from magpie.runtime.drivers.hip import HipDriver
@@ -31,32 +27,8 @@ def library(request, tmp_path_factory):
     return gpu_standin.built(tmp_path_factory, "fake_hip.c", *(["-DROCM6"] if request.param == "rocm6" else []))
 
 
-class Backend(base.Backend):
-    """PTX in the place of a code object: what the driver needs of an artifact is the same."""
-
-    id = "hip"
-    extension = ".hsaco"
-    manifest = replaced(PTX.manifest, id="hip", subgroup_sizes=(32, 64))
-    validate, layout, stages = PTX.validate, PTX.layout, PTX.stages
-
-    def emit(self, kernel, layout, options):
-        made = PTX.emit(kernel, layout, replaced(options, arch=""))
-        return Artifact("hip", made.kernel, b"\x7fELF", made.layout, ".hsaco", "", made.info)
-
-
-@pytest.fixture(autouse=True)
-def backend(monkeypatch):
-    module = types.ModuleType("stand_in_backend")
-    module.BACKEND = Backend()
-    monkeypatch.setitem(sys.modules, "stand_in_backend", module)
-    monkeypatch.setitem(registry.BUILTIN, "hip", "stand_in_backend")
-    registry.backend.cache_clear()
-    yield
-    registry.backend.cache_clear()
-
-
 @pytest.fixture
-def hip(library, backend):
+def hip(library):
     with gpu_standin.installed(HipDriver, library, quiet=("hipSetDevice", "hipFuncGetAttribute")) as fake:
         yield fake
 
@@ -72,7 +44,24 @@ def test_the_devices_are_described(hip):
     assert (other.name, other.arch, other.subgroup_size) == ("gfx1100", "gfx1100", 32)
     assert "uuid" not in other.properties
     assert mp.devices()[0] is device and mp.device() is device
-    assert 32 not in device.subgroup_sizes and 64 in device.subgroup_sizes
+    assert device.subgroup_sizes == (64,) and other.subgroup_sizes == (32, 64)
+
+
+def test_a_device_that_there_is_no_code_for_is_never_chosen(hip):
+    """Device 2 of the stand-in is a gfx803, which has no code here."""
+    old = mp.device("hip:2")
+    assert old.arch == "gfx803" and old.backends == ()
+    with pytest.raises(mp.CompileError, match="no code for the architecture 'gfx803'"):
+        make_saxpy()[1, 64](1.0, *(mp.zeros(4, mp.f32, device=old) for _ in range(2)))
+    hip.library.fake_first(2)
+    try:
+        runtime = dispatch.Runtime()
+        driver = HipDriver(hip.path)
+        assert driver.probe() is None
+        runtime._drivers["hip"], runtime._reasons["hip"], runtime._reasons["ptx"] = driver, None, "left out"
+        assert runtime.device("hip:0").arch == "gfx803" and runtime.choose().backend == "cpu"
+    finally:
+        hip.library.fake_first(0)
 
 
 def test_a_launch_on_host_arrays_copies_runs_and_copies_back(hip):
@@ -242,6 +231,19 @@ def test_errors_have_a_kind_the_librarys_name_and_number(hip, function, code, ki
     error = caught.value
     assert error.kind is kind and error.code == code and error.backend == "hip"
     assert all(word in str(error) for word in words)
+
+
+def test_code_is_for_the_devices_architecture_and_its_waves(hip):
+    @mp.kernel
+    def lanes(out):
+        out[mp.global_id(0)] = mp.subgroup.size()
+
+    for device, arch, sizes in (("hip:0", "gfx90a", (64,)), ("hip:1", "gfx1100", (32, 64))):
+        for size in sizes:
+            lanes.launch(grid=1, block=64, args=(mp.zeros(64, mp.i32, device=device),), subgroup_size=size, device=device)
+        with pytest.raises(mp.GpuError, match="MPG_LAUNCH_1021"):
+            lanes.launch(grid=1, block=64, args=(mp.zeros(64, mp.i32, device=device),), subgroup_size=16, device=device)
+        assert {v.options.arch for v in lanes.variants() if v.device == device} == {arch}
 
 
 def test_arrays_of_other_libraries_are_used_where_they_are_and_after_their_stream(hip):

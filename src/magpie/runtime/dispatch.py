@@ -147,8 +147,10 @@ class Runtime:
         """
         wanted = tuple(_DRIVERS) if bundled is None else tuple(dict.fromkeys(canonical(b) for b in bundled))
         for id_ in ORDER:
-            if id_ in wanted and (found := self.of_backend(id_)):
-                return found[0]
+            if id_ in wanted:
+                for found in self.of_backend(id_):
+                    if id_ in found.backends:
+                        return found
         names = wanted if bundled is not None else tuple(i for i in ORDER if i in _DRIVERS)
         shown = ", ".join(DISPLAY_NAMES.get(i, i) for i in names)
         hint = "" if "cpu" in names else "; rebuild with cpu to enable CPU fallback"

@@ -50,7 +50,8 @@ class MemoryHint(enum.IntEnum):
 
 @record
 class DeviceInfo:
-    """What a driver tells about one of its devices. Sizes in bytes; `backends` can all run on this device."""
+    """What a driver tells about one of its devices. Sizes in bytes; `backends` can all run on this device: none where
+    there is no code for its architecture, and then it is never chosen by itself."""
 
     name: str
     index: int

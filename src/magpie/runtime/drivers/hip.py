@@ -35,6 +35,7 @@ class HipDriver(GpuDriver):
         return library_names()
 
     def _info(self, index: int) -> DeviceInfo:
+        from magpie.backends.hip.arch import ARCHS
         from magpie.backends.registry import backend
 
         api = self.api
@@ -43,20 +44,19 @@ class HipDriver(GpuDriver):
         arch, settings = self._arch(ordinal)
         version = api.number("driver_version")
         wave = self._attribute("warp_size", ordinal)
-        manifest = backend(self.id).manifest
+        known = ARCHS.get(arch)
         return DeviceInfo(
             name=name or arch,
             index=index,
             manifest=replaced(
-                manifest,
+                backend(self.id).manifest,
                 max_workgroup_size=self._attribute("max_threads", ordinal),
                 max_shared_bytes=self._attribute("max_shared", ordinal),
-                # A device whose waves have 32 lanes can run code for 64, and not the other way round.
-                subgroup_sizes=tuple(n for n in manifest.subgroup_sizes if n >= wave),
+                subgroup_sizes=known.waves if known is not None else (wave,),
             ),
             subgroup_size=wave,
             memory_total=api.number("device_memory", ordinal, type_=ctypes.c_size_t),
-            backends=(self.id,),
+            backends=(self.id,) if known is not None else (),
             properties={
                 "arch": arch,
                 "settings": settings,
