@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: The checks of the sanitizer; ``overflow`` runs only when it is asked for by name.
-SANITIZE_CHECKS = ("race", "bounds", "uninit", "barrier", "divide", "overflow")
-SANITIZE_DEFAULT = ("race", "bounds", "uninit", "barrier", "divide")
+SANITIZE_CHECKS = ("race", "bounds", "uninit", "leak", "barrier", "divide", "overflow")
+SANITIZE_DEFAULT = ("race", "bounds", "uninit", "leak", "barrier", "divide")
 
 #: Names that stand for a backend id everywhere an id is taken.
 BACKEND_ALIASES = {"vulkan": "spv", "spirv": "spv", "metal": "msl", "cuda": "ptx", "webgpu": "wgsl"}

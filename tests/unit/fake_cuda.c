@@ -13,7 +13,7 @@ int cuDeviceGet(int *d, int n) { *d = n; return 0; }
 int cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Stand-in %d", d); return 0; }
 int cuDeviceGetUuid(char *s, int d) { memset(s, 0xab + d, 16); return 0; }
 int cuDeviceGetAttribute(int *v, int a, int d) {
-    *v = a == 1 ? 1024 : a == 16 ? 132 : a == 39 ? 2048 : a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : -1;
+    *v = a == 1 ? 1024 : a == 16 ? 132 : a == 39 ? 2048 : a == 75 ? 9 : a == 76 ? 0 : a == 95 ? 1 : a == 97 ? 232448 : -1;
     return 0;
 }
 int cuDeviceTotalMem_v2(size_t *n, int d) { *n = (size_t)1 << 30; return 0; }
@@ -90,4 +90,11 @@ int cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, un
                    unsigned shared, void *stream, void **params, void **extra) {
     NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p extra %p", f->entry, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
     return launch(f->entry, gx, bx, params, stream);
+}
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *f, int items, size_t shared) { NOTE("%d %zu", items, shared); *n = 2; return 0; }
+int cuLaunchCooperativeKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                              unsigned shared, void *stream, void **params) {
+    uint64_t word = *(uint64_t *)params[3];
+    NOTE("%s grid %u,%u,%u block %u,%u,%u shared %u stream %p word %u", f->entry, gx, gy, gz, bx, by, bz, shared, stream, *(unsigned *)word);
+    return 0;
 }

@@ -646,3 +646,37 @@ def test_a_forked_child_makes_no_native_launch(cuda):
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# --- launches whose workgroups all run at once ---------------------------------------------------------------------------
+@mp.kernel(requires=("cuda.cooperative_launch",))
+def meeting(x: mp.Array[mp.f32, 1]):
+    i = mp.global_id(0)
+    x[i] = 1.0
+    mp.grid_sync()
+    x[i] += x[x.shape[0] - 1 - i]
+
+
+def test_a_grid_that_synchronises_is_launched_as_one(cuda):
+    x = mp.zeros(264 * 64, mp.f32, device=cuda.device)
+    cuda.clear()
+    meeting[264, 64](x)
+    meeting[264, 64](x)
+    calls = [c for c in cuda.calls() if c.startswith(("cuOccupancy", "cuLaunch", "cuMemset", "cuMemAlloc"))]
+    # Two workgroups a multiprocessor, 132 of those; the word at which they meet is made once, and zero.
+    launch = "cuLaunchCooperativeKernel magpie_meeting grid 264,1,1 block 64,1,1 shared 0 stream (nil) word 0"
+    assert calls == [
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor 64 0",
+        "cuMemAlloc_v2 256",
+        "cuMemsetD8Async 256 (nil)",
+        launch,
+        launch,
+    ]
+
+
+def test_a_grid_that_cannot_be_resident_is_refused_with_the_number(cuda):
+    x = mp.zeros(265 * 64, mp.f32, device=cuda.device)
+    with pytest.raises(mp.LaunchValueError, match="takes 264 of 64 work-items, and 265 were asked for") as caught:
+        meeting[265, 64](x)
+    assert caught.value.diagnostic == "MPG_LAUNCH_1023" and "at most 264" in caught.value.help
+    assert not any(c.startswith("cuLaunch") for c in cuda.calls())

@@ -35,7 +35,7 @@ def _clean_environment(monkeypatch):
         ("MAGPIE_CPU_THREADS", "3", knobs.cpu_threads, 3),
         ("MAGPIE_CPU_GANG", "16", knobs.cpu_gang, 16),
         ("MAGPIE_DUMP", "kir, llvm", knobs.dump, ("kir", "llvm")),
-        ("MAGPIE_SANITIZE", "1", knobs.sanitize, ("race", "bounds", "uninit", "barrier", "divide")),
+        ("MAGPIE_SANITIZE", "1", knobs.sanitize, ("race", "bounds", "uninit", "leak", "barrier", "divide")),
         ("MAGPIE_SANITIZE", "0", knobs.sanitize, ()),
         ("MAGPIE_SANITIZE", "overflow,race", knobs.sanitize, ("race", "overflow")),
         ("MAGPIE_SANITIZE", "all", knobs.sanitize, knobs.SANITIZE_CHECKS),

@@ -17,7 +17,7 @@ from magpie.records import record
 if TYPE_CHECKING:
     from magpie.dtypes import DType
 
-__all__ = ["ELEMENTARY", "OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform", "identity"]
+__all__ = ["ELEMENTARY", "MOST_ELEMENTS", "OPS", "REDUCTIONS", "RMW_KINDS", "Effect", "OpInfo", "Uniform", "identity"]
 
 
 class Effect(enum.Enum):
@@ -76,6 +76,9 @@ class OpInfo:
 
 
 OPS: dict[str, OpInfo] = {}
+
+#: The most elements that `malloc` can be asked for; more, and a negative number, gives null.
+MOST_ELEMENTS = 1 << 38
 
 RMW_KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 REDUCTIONS = ("add", "mul", "min", "max", "and", "or", "xor")
@@ -212,6 +215,7 @@ _op("atomic_load", "idx *", "elem", "Atomic read with `order` (relaxed, acquire)
 _op("atomic_store", "idx * any", "none", "Atomic write with `order` (relaxed, release).", effect=Effect.ATOMIC, attrs="array order scope", same=False)
 _op("ptr", "idx *", "ptr", "Pointer to an element of `array` (shared-memory pointers of other frontends; resolved to array and offset before a backend sees it).", attrs="array", same=False)
 _op("ptr_add", "ptr idx", "ptr", "Pointer moved by a number of elements.", same=False)
+_op("ptr_valid", "ptr", "bool", "False for a null pointer: what `malloc` gives where it has no memory.", same=False)
 _op("ptr_load", "ptr", "given", "Read through a pointer.", effect=Effect.READ, uniform=Uniform.SPECIAL, same=False)
 _op("ptr_store", "ptr any", "none", "Write through a pointer.", effect=Effect.WRITE, same=False)
 
@@ -244,9 +248,9 @@ _op("tile_store", "idx *", "none", "Write `tile` to `array`, after all that the 
 _op("copy_async", "idx *", "none", "The workgroup begins to copy `shape` elements from `array`, from the element of the first indices on, to the shared array `target`, from the element of the last ones on; `dims` and `target_dims` are the dimensions that the shape goes along. What lies outside of the source is zero.", effect=Effect.SYNC, attrs="array dims target target_dims shape", same=False)
 _op("copy_wait", "", "none", "Wait until at most the last `pending` copies of this work-item's workgroup are under way; others see them after a barrier.", effect=Effect.SYNC, attrs="pending")
 
-# --- device memory: rows that the GPU backends implement -------------------------------------------------------------
-_op("malloc", "idx", "ptr", "Device-side allocation of a number of elements of `dtype`.", effect=Effect.ATOMIC, uniform=Uniform.VARYING, attrs="dtype", capability="device_malloc", same=False)
-_op("free", "ptr", "none", "Release a device-side allocation.", effect=Effect.ATOMIC, capability="device_malloc", same=False)
+# --- device memory -------------------------------------------------------------------------------------------------------
+_op("malloc", "idx", "given", "Memory for a number of elements of `dtype` from the device's heap, with unspecified contents; null where there is no room, and for numbers below 1 or above 2^38. No other work-item can reach it.", effect=Effect.ATOMIC, uniform=Uniform.VARYING, attrs="dtype", capability="device_malloc", same=False)
+_op("free", "ptr", "none", "Give memory of `malloc` back; nothing for a null pointer.", effect=Effect.ATOMIC, capability="device_malloc", same=False)
 
 # --- debugging --------------------------------------------------------------------------------------------------------
 _op("assert", "bool", "none", "Report `message` where the operand is false.", effect=Effect.DEBUG, attrs="message")

@@ -150,7 +150,7 @@ class Uniformity:
 
         def visit(region: Region, current: int, loops: list[tuple[list[int], list[int]]]) -> int:
             for node in region:
-                if node.op == "barrier":
+                if node.op in ("barrier", "grid_sync"):
                     parent.append(len(parent))
                     current = len(parent) - 1
                 elif node.op == "if":
@@ -375,6 +375,8 @@ def _describe(node: Node) -> str:
         return f"`{node.attrs['slot'].name}`"
     if op in ("thread_id", "global_id"):
         return f"{op}({node.attrs['dim']}), which differs between the work-items of a workgroup"
+    if op == "workgroup_id":
+        return f"workgroup_id({node.attrs['dim']}), which differs between the workgroups of a launch"
     if op in ("linear_local_id", "subgroup_lane", "subgroup_id", "subgroup_elect"):
         return f"{op}, which differs between the work-items of a workgroup"
     if op in ("load", "atomic_load"):
@@ -395,7 +397,8 @@ def analyse(kernel: Kernel, gang: int = 0) -> Uniformity:
 
 
 def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list[Diagnostic]:
-    """What stands in the way of all work-items of a workgroup reaching each barrier, at the branch.
+    """What stands in the way of all work-items of a workgroup reaching each barrier, at the branch; for a grid_sync, of
+    all work-items of the launch.
 
     MPG_CORE_1400, an error, where control depends on a work-item's id; MPG_CORE_1401, a warning, where it depends on
     memory that the kernel writes (checked mode and the sanitizer then look at run time).
@@ -409,7 +412,9 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
         doubtful: Diagnostic | None = None
         for context in _around(found, barrier):
             level, unknown, node = found._context_level(context)
-            if level >= Level.SUBGROUP:
+            # What a buffer holds that the kernel writes is the same for all workgroups, unless they race.
+            apart = barrier.op == "grid_sync" and level is Level.WORKGROUP and not unknown
+            if level >= Level.SUBGROUP or apart:
                 result.append(_barrier_error(found, barrier, context.node, context.kind, node))
                 doubtful = None
                 break
@@ -443,17 +448,22 @@ _KINDS = {
 
 def _barrier_error(found: Uniformity, barrier: Node, branch: Node, kind: str, value: Node) -> Diagnostic:
     chain = found.reason(value)
+    who, whole, what = "work-items", "workgroup", "a barrier"
+    if barrier.op == "grid_sync":
+        whole, what = "launch", "a grid_sync"
+        if found.level(value) is Level.WORKGROUP:
+            who = "workgroups"
     notes: list[tuple[str, Loc | None]] = [
         (f"because it depends on {text}", loc) for text, loc in chain if text != "this expression"
     ]
-    notes.append((f"the {barrier.op.replace('_', ' ')} that not all work-items reach", barrier.loc))
+    notes.append((f"the {barrier.op.replace('_', ' ')} that not all {who} reach", barrier.loc))
     return Diagnostic(
         "MPG_CORE_1400",
-        f"{_KINDS[kind]}, and a barrier depends on it",
+        f"{_KINDS[kind].replace('work-items', who)}, and {what} depends on it",
         branch.loc,
         tuple(notes),
-        "move the barrier out of the branch so that every work-item reaches it, or branch on a value that is the same "
-        "for the whole workgroup; `mp.uniform(cond)` asserts that a condition is",
+        "move it out of the branch so that every work-item reaches it, or branch on a value that is the same for the "
+        f"whole {whole}" + ("; `mp.uniform(cond)` asserts that a condition is" if whole == "workgroup" else ""),
     )
 
 

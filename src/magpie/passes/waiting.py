@@ -39,7 +39,7 @@ class _Loop:
                 effect = node.info.effect
                 if node.op == "slot_set":
                     self.sets.setdefault(node.attrs["slot"], []).append(node)
-                elif effect is Effect.WRITE:
+                elif effect is Effect.WRITE and "array" in node.attrs:  # memory of malloc is nobody else's
                     self.stored.add(node.attrs["array"])
                 elif effect in (Effect.ATOMIC, Effect.SYNC, Effect.CROSS_LANE):
                     self.synchronises = True

@@ -16,6 +16,7 @@ from magpie.backends.interp.access import AccessCompiler
 from magpie.backends.interp.context import Mask, merge, minus, split
 from magpie.backends.interp.debug import compile_assert, compile_print, compile_trap
 from magpie.backends.interp.guards import guard_of, loop_arithmetic
+from magpie.backends.interp.heap import HEAP_OPS, compile_heap
 from magpie.backends.interp.numerics import implementation, scalar
 from magpie.backends.interp.numerics.lanes import select
 from magpie.backends.interp.progress import Progress, steering_slots
@@ -128,6 +129,8 @@ class _Compiler:
             return _copy(target, self.slot(node.attrs["slot"]))
         if node.op == "slot_set":
             return _set(self.slot(node.attrs["slot"]), args[0])
+        if node.op in HEAP_OPS:
+            return compile_heap(node, target, args)
         if node.info.pure:
             return self.pure(node, target, args)
         if node.op.startswith("subgroup_") and node.op != "subgroup_barrier":

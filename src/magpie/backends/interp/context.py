@@ -12,6 +12,7 @@ from magpie.ir.nodes import Node
 
 if TYPE_CHECKING:
     from magpie.backends.interp.barriers import Barriers
+    from magpie.backends.interp.heap import Heap
     from magpie.backends.interp.sanitizer import Sanitizer
 
 __all__ = ["Chunk", "Launch", "Mask", "StopLaunch", "merge", "minus", "split"]
@@ -32,6 +33,7 @@ _CODES = {
     "livelock": ("livelock", "MPG_SAN_1012"),
     "uniform": ("uniform", "MPG_SAN_1013"),
     "uninit": ("uninit", "MPG_SAN_1005"),
+    "freed": ("bounds", "MPG_SAN_1015"),
 }
 
 
@@ -90,6 +92,7 @@ class Launch:
         self.collector = collector
         self.prints: list[str] = []
         self.sanitizer: Sanitizer | None = None
+        self.heap: Heap | None = None
         self.barriers: Barriers
         # Which kinds of fault are reported; None: all that cost nothing to find.
         self.checks: frozenset[str] | None = None

@@ -79,6 +79,8 @@ class Program:
                 run = _Run(self, launch, args, sanitize, order)
                 with suppress(StopLaunch):
                     run.all()
+                    if launch.heap is not None and sanitize is not None and launch.wants("leak"):
+                        launch.heap.report_leaks()
             except MemoryError as error:
                 raise GpuError(
                     GpuErrorKind.OutOfMemory,

@@ -15,7 +15,7 @@ import numpy as np
 from magpie.backends.interp.numerics.lanes import Lanes, bf16_bits, bf16_from_bits, memory_dtype, register_dtype, select
 from magpie.dtypes import DType, StructType, Type, bf16
 
-__all__ = ["Window", "buffer_window", "field_name", "field_offset", "locate", "owned_window"]
+__all__ = ["Window", "buffer_window", "field_name", "field_offset", "locate", "owned_window", "window_over"]
 
 I64 = np.dtype(np.int64)
 _U64 = np.uint64
@@ -156,6 +156,12 @@ class _Holder:
         self.owner = owner
         place = (address, not owner.flags.writeable)
         self.__array_interface__ = {"shape": (1,), "typestr": dtype.str, "data": place, "version": 3}
+
+
+def window_over(name: str, type_: DType, memory: np.ndarray[Any, Any]) -> Window:
+    """All of a block of bytes as elements of one type."""
+    flat = memory.view(memory_dtype(type_))
+    return _window_class(type_)(name, type_, flat, flat.shape, (1,))
 
 
 def owned_window(name: str, type_: DType, shape: tuple[int, ...], copies: int = 1) -> Window:

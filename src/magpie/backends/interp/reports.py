@@ -27,7 +27,7 @@ def show_item(item: WorkItem) -> str:
 class Report:
     """One finding, seen ``count`` times; places and work-items are those of the first time.
 
-    kind: race, bounds, uninit, barrier, divide, overflow, shuffle, uniform, livelock, assert or trap.
+    kind: race, bounds, uninit, leak, barrier, divide, overflow, shuffle, uniform, livelock, assert or trap.
     work_items: one, or two for a race and a divergent barrier.  address: (array name, index tuple) or None.
     """
 

@@ -8,11 +8,13 @@ is here; the ops themselves are those of `magpie.backends.llvm.elementwise` at w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Block, Code, Module, constant, element, leaf_offset, memory_element
 from magpie.dtypes import DType, index
-from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Region, Slot, walk
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, PtrType, Region, Slot, walk
+from magpie.ir.ops import MOST_ELEMENTS
 
 __all__ = ["Simt"]
 
@@ -114,6 +116,10 @@ class Simt(ABC):
     @abstractmethod
     def subgroup(self, node: Node, args: list[str]) -> str:
         """Subgroup coordinates and cross-lane ops."""
+
+    def grid_sync(self, node: Node) -> None:
+        """A barrier of all work-items of the launch, which only a kernel has: see `simt_kernel`."""
+        raise NotImplementedError
 
     def fence(self, node: Node) -> None:
         order = {"acquire": "acquire", "release": "release"}.get(str(node.attrs.get("order")), "acq_rel")
@@ -396,6 +402,51 @@ class Simt(ABC):
         text = self.ops.to_memory(self.map[node.args[-1]], t)
         self.c.do(f"store atomic {memory_element(t)} {text}, {place} {self.scope(node)}{order}, align {t.itemsize}")
 
+    # --- the device's heap ---------------------------------------------------------------------------------------
+    def malloc(self, node: Node) -> None:
+        """`malloc` of the device, by work-items that ask for a sensible number; null for the others."""
+        c = self.c
+        (count,) = self.wide(node.args)
+        size = c.op(f"mul i64 {count}, {node.attrs['dtype'].itemsize}")
+        sensible = c.op(f"icmp ult i64 {c.op(f'sub i64 {count}, 1')}, {MOST_ELEMENTS}")
+        before, ask, join = c.at_block, c.block("ask"), c.block("join")
+        c.cbr(sensible, ask, join)
+        c.place(ask)
+        found = c.op(f"call ptr {c.module.declare('malloc', 'ptr', 'i64')}(i64 {size})")
+        c.br(join)
+        c.place(join)
+        self.map[node] = c.op(f"phi ptr [ {found}, %{ask.label} ], [ null, %{before.label} ]")
+
+    def free(self, node: Node) -> None:
+        self.c.do(f"call void {self.c.module.declare('free', 'void', 'ptr')}(ptr {self.map[node.args[0]]})")
+
+    def ptr_add(self, node: Node) -> None:
+        c, t = self.c, node.type
+        assert isinstance(t, PtrType)
+        (by,) = self.wide(node.args[1:])
+        step = c.op(f"mul i64 {by}, {t.element.itemsize}")
+        self.map[node] = c.op(f"getelementptr i8, ptr {self.map[node.args[0]]}, i64 {step}")
+
+    def ptr_valid(self, node: Node) -> None:
+        self.map[node] = self.c.op(f"icmp ne ptr {self.map[node.args[0]]}, null")
+
+    def ptr_load(self, node: Node) -> None:
+        t = node.dtype
+        raw = self.c.op(f"load {memory_element(t)}, ptr {self.map[node.args[0]]}, align {t.itemsize}")
+        self.map[node] = self.ops.from_memory(raw, t)
+
+    def ptr_store(self, node: Node) -> None:
+        t = node.args[1].dtype
+        text = self.ops.to_memory(self.map[node.args[1]], t)
+        self.c.do(f"store {memory_element(t)} {text}, ptr {self.map[node.args[0]]}, align {t.itemsize}")
+
+    def wide(self, nodes: Sequence[Node]) -> list[str]:
+        """Integers as i64."""
+        return [
+            self.map[n] if n.dtype.bits == 64 else self.ops.cast(self.map[n], n.dtype, index, element(n.dtype), "i64")
+            for n in nodes
+        ]
+
     def report(self, node: Node) -> None:
         self.debug(node, [self.map[a] for a in node.args])
 
@@ -421,6 +472,13 @@ _HANDLERS = {
     "fence": "fence",
     # Targets without matrix units and copy engines lower these first: `magpie.passes.lower_tiles`.
     **{op: op for op in ("tile_fill", "tile_load", "tile_mma", "tile_store", "copy_async", "copy_wait")},
+    "grid_sync": "grid_sync",
+    "malloc": "malloc",
+    "free": "free",
+    "ptr_add": "ptr_add",
+    "ptr_valid": "ptr_valid",
+    "ptr_load": "ptr_load",
+    "ptr_store": "ptr_store",
     "assert": "report",
     "print": "report",
     "trap": "report",

@@ -2,8 +2,9 @@
 
 Parameters stand in the order of the layout, so that the argument block of the layout is the one that a launch takes: of
 a buffer its address, extents and strides; scalars by themselves; structs by value. Behind them come the extents of
-dynamic shared arrays, the address of the record buffer where something is reported, and the number of workgroups along
-the dimension where a block runs several of them.
+dynamic shared arrays, the address of the word at which workgroups meet where there is a `grid_sync`, the address of the
+record buffer where something is reported, and the number of workgroups along the dimension where a block runs several of
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from magpie.backends.llvm.emitter import Module, constant, memory_element
 from magpie.backends.llvm.simt_atomics import AtomicSimt
 from magpie.dtypes import DType, StructType, bf16, by_name, f16
 from magpie.ir.layout import BufferField, KernelLayout, ScalarField, scalar_places
-from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, SharedArray, walk
+from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, Node, SharedArray, walk
+from magpie.ir.ops import Effect
 from magpie.passes.coarsen import groups_name
 
 __all__ = ["GLOBAL", "SHARED", "DeviceKernel", "entry_name"]
@@ -45,6 +47,8 @@ class DeviceKernel(AtomicSimt):
     static_shared: int
     # Limits of the API, exclusive, along each dimension: op -> (x, y, z).
     most: ClassVar[dict[str, tuple[int, int, int]]]
+    # Functions that the device's own system has.
+    externals: ClassVar[frozenset[str]] = frozenset()
     # How a struct is passed, the attribute that says so, and the address space in which it lies.
     by_value, parameter_space = "byval", ""
 
@@ -99,12 +103,16 @@ class DeviceKernel(AtomicSimt):
         buffers = {b.name: b for b in self.kernel.buffers}
         # What is waited for is written by others; and LLVM cannot select an atomic read of constant memory.
         watched = {n.attrs["array"].name for n in walk(self.kernel.body) if n.op == "atomic_load"}
+        # To LLVM a barrier is a call, which cannot reach what an argument without aliases points at: it would keep a
+        # value across the barrier at which another work-item's becomes visible.
+        handed_on = any(_orders(n) for n in walk(self.kernel.body))
         for p in self.layout.params:
             name = self.names[p.name]
             if isinstance(p, BufferField):
                 # (LLVM adds readonly by itself, and of both it makes a read through the constant cache.)
-                marks = ["noalias"] if facts.noalias and p.name not in watched else []
                 access = buffers[p.name].access if p.name in buffers else "none"
+                own = p.name not in watched and not (handed_on and access in ("write", "read_write"))
+                marks = ["noalias"] if facts.noalias and own else []
                 if p.name not in watched:
                     marks += {"read": ["readonly"], "write": ["writeonly"], "none": ["readnone"]}.get(access, [])
                 align = _ALIGN if p.name in facts.aligned else self.natural(p.name)
@@ -118,6 +126,8 @@ class DeviceKernel(AtomicSimt):
         for s in self.layout.shared:
             if s.dynamic:
                 params += [f"i64 {self.extent_name(s.name, d)}" for d in range(len(s.extents))]
+        if self.info.get("cooperative"):
+            params.append("i64 %grid")
         if self.sites:
             params.append("i64 %records")
         if any(s.name in _GROUPS for s in self.kernel.scalars):
@@ -142,6 +152,27 @@ class DeviceKernel(AtomicSimt):
 
     def extent_name(self, array: str, dim: int) -> str:
         return f"%shared.{list(self.shared_fields).index(array)}.{dim}"
+
+    # --- the whole grid ------------------------------------------------------------------------------------------
+    def grid_sync(self, node: Node) -> None:
+        """One work-item of each workgroup meets those of the others at a word in global memory.
+
+        Each adds to it so that the sum over the grid is 2^31: the top bit turns when the last one has come, and nothing
+        needs to be reset. All workgroups run at once: the launch is a cooperative one.
+        """
+        c = self.c
+        self.info["cooperative"] = True
+        name = c.module.helper("grid.barrier", lambda: _GRID_BARRIER.replace("SCOPE ", self.scopes["device"]))
+        self.workgroup_barrier()
+        meet, on = c.block("meet"), c.block("on")
+        c.cbr(c.op(f"icmp eq i64 {self.linear_local_id()}, 0"), meet, on)
+        c.place(meet)
+        x, y, z = (self.coordinate("num_workgroups", d) for d in range(3))
+        groups = c.op(f"mul i64 {c.op(f'mul i64 {x}, {y}')}, {z}")
+        c.do(f"call void {name}(i64 %grid, i64 {groups}, i64 {self.linear_group()})")
+        c.br(on)
+        c.place(on)
+        self.workgroup_barrier()
 
     # --- coordinates ---------------------------------------------------------------------------------------------
     def in_entry(self, text: str) -> str:
@@ -294,6 +325,32 @@ class DeviceKernel(AtomicSimt):
                 words[s.name] = count
                 count += len(s.extents)
         return words
+
+
+_GRID_BARRIER = """define internal void @grid.barrier(i64 %word, i64 %groups, i64 %group) noinline {
+entry:
+  %p = inttoptr i64 %word to ptr addrspace(1)
+  %count = trunc i64 %groups to i32
+  %last = sub i32 -2147483647, %count
+  %first = icmp eq i64 %group, 0
+  %mine = select i1 %first, i32 %last, i32 1
+  fence SCOPE acq_rel
+  %old = atomicrmw add ptr addrspace(1) %p, i32 %mine SCOPE monotonic, align 4
+  br label %wait
+wait:
+  %now = load atomic i32, ptr addrspace(1) %p SCOPE monotonic, align 4
+  %turned = xor i32 %now, %old
+  %done = icmp slt i32 %turned, 0
+  br i1 %done, label %met, label %wait
+met:
+  fence SCOPE acq_rel
+  ret void
+}"""
+
+
+def _orders(node: Node) -> bool:
+    """Whether a node makes what other work-items wrote visible to this one."""
+    return node.info.effect is Effect.SYNC or node.attrs.get("order") in ("acquire", "release", "acq_rel", "seq_cst")
 
 
 def _bytes(array: SharedArray) -> int:

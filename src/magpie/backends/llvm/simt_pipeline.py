@@ -74,7 +74,8 @@ def check_intrinsics(
 ) -> None:
     """Raise the diagnostic ``code`` where something is called that ``arch`` has no code for: LLVM would end itself."""
     names = emitted.c.module.declarations
-    missing = unknown(n for n in names if n.startswith("llvm.")) + [n for n in names if not n.startswith("llvm.")]
+    missing = unknown(n for n in names if n.startswith("llvm."))
+    missing += [n for n in names if not n.startswith("llvm.") and n not in emitted.externals]
     if missing:
         raise CompileError([Diagnostic(code, f"{arch} has no code for {', '.join(missing)}", kernel.loc)])
 

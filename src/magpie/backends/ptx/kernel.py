@@ -34,6 +34,7 @@ class PtxKernel(CopyKernel):
         "device": 'syncscope("device") ',
     }
     static_shared = STATIC_SHARED
+    externals: ClassVar = frozenset({"malloc", "free"})
     # A grid has up to 2**31 - 1 blocks along x and 65,535 along y and z.
     most: ClassVar = {
         "thread_id": (1024, 1024, 64),

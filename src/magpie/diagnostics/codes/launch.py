@@ -258,3 +258,16 @@ _d(
             print(y.to_numpy())
     """,
 )
+_d(
+    "MPG_LAUNCH_1023",
+    ERROR,
+    "Grid too large for a grid_sync",
+    """
+    A workgroup that waits for all others keeps its place on the device, so that those which have not begun would never
+    begin. A grid that synchronises may therefore have only as many workgroups as run at once; the message has the
+    number.
+
+    wrong:  k[mp.cdiv(n, 256), 256](x)
+    right:  k[264, 256](x)                             # and in the kernel: for i in range(first, n, items of the grid)
+    """,
+)

@@ -108,3 +108,22 @@ _d("MPG_SAN_1014", ERROR, "Barrier count differs between work-items", """
     wrong:  for k in range(t): mp.barrier()
     right:  for k in range(mp.workgroup_size(0)): mp.barrier()
     """)
+_d("MPG_SAN_1015", ERROR, "Use of freed device memory", """
+    Memory from mp.malloc is read, written or freed after mp.free gave it back. On a device it may be another
+    work-item's by then.
+
+    wrong:  mp.free(p)
+            y[i] = p[0]
+    right:  y[i] = p[0]
+            mp.free(p)
+    """)
+_d("MPG_SAN_1016", WARNING, "Device memory is not freed", """
+    A work-item ended without giving memory from mp.malloc back. Nobody can reach it any more, and the device's heap
+    stays smaller by it for the rest of the process.
+
+    wrong:  p = mp.malloc(n, mp.f32)
+            ...
+    right:  p = mp.malloc(n, mp.f32)
+            ...
+            mp.free(p)                                 # on every way out, also before an early return
+    """)

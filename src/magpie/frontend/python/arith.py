@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import DType, PromotionError, bool_, f32, f64, i8, i16, i32, i64, index, promote, u64
-from magpie.frontend.python.values import Const, Lazy, Num, Shape, Tuple, Val, describe, is_number
+from magpie.frontend.python.values import Const, Lazy, Num, Pointer, Shape, Tuple, Val, describe, is_number
 from magpie.ir.nodes import Node, Region
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def number(fx: Fx, val: Val, at: ast.AST, what: str) -> Val:
     """``val`` if it is a number, else an error about ``what``."""
     if is_number(val):
         return val
-    from magpie.frontend.python.values import Pointer, View
+    from magpie.frontend.python.values import View
 
     help = "take an element or a field of it"
     if isinstance(val, View):
@@ -458,6 +458,8 @@ def truth(fx: Fx, val: Val, at: ast.AST) -> Const | Node:
             at,
             help="compare it with something",
         )
+    if isinstance(val, Pointer):
+        return fx.emit(at, "ptr_valid", val.node)
     number(fx, val, at, "a condition")
     if isinstance(val, Lazy):
         if val.kind == "bool":

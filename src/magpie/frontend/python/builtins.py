@@ -514,11 +514,15 @@ def _trap(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
 @handler("malloc")
 def _malloc(fx: Fx, e: ast.Call, args: Args, more: list[Val]) -> Val:
     type_ = _element_type(fx, args["dtype"], e, "malloc")
+    if not isinstance(type_, DType):
+        raise fx.fail(
+            "MPG_PY_1020",
+            f"the element type of mp.malloc is a dtype, not the struct {type_.name}",
+            e,
+            help="one allocation for each field",
+        )
     count = to_index(fx, args["count"], e, "the number of elements")
-    # the table's result rule takes the element type from an array, and here is none
-    node = Node("malloc", (count,), PtrType(type_, "device"), {"dtype": type_}, (), fx.source.loc(e))
-    fx.b.region.append(node)
-    return Pointer(node, type_)
+    return Pointer(fx.emit(e, "malloc", count, type=PtrType(type_, "device"), dtype=type_), type_, count)
 
 
 @handler("free")

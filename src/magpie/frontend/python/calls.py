@@ -14,7 +14,7 @@ from magpie.frontend.python.context import EXPRESSIONS, Fx
 from magpie.frontend.python.errors import LATER, REJECTED_CALLS
 from magpie.frontend.python.functions import call_device
 from magpie.frontend.python.structs import construct
-from magpie.frontend.python.values import Const, Lazy, Num, Shape, Table, Tuple, Val, View, describe
+from magpie.frontend.python.values import Const, Lazy, Num, Pointer, Shape, Table, Tuple, Val, View, describe
 from magpie.frontend.python.views import extent
 from magpie.language import numeric
 from magpie.language._builtin import Builtin
@@ -257,6 +257,8 @@ def _len(fx: Fx, e: ast.Call, args: list[Val], keywords: dict[str, Val]) -> Val:
                 "MPG_PY_1011", f"{describe(val)} has no dimension", e, help="an array of rank 0 has one element: x[()]"
             )
         return Num(extent(fx, val, 0))
+    if isinstance(val, Pointer):
+        return Num(val.count)
     if isinstance(val, Tuple):
         return Const(len(val.items))
     if isinstance(val, Shape):

@@ -139,7 +139,6 @@ def _store_subscript(fx: Fx, target: ast.Subscript, val: Val, s: ast.stmt, value
         store(fx, place, val, s, value_at)
     else:
         pointer, node = place
-        assert isinstance(pointer.element, DType)
         fx.emit(s, "ptr_store", node, convert(fx, val, pointer.element, value_at, "the element"))
 
 
@@ -239,7 +238,6 @@ def _augassign(fx: Fx, s: ast.AugAssign) -> None:
             store(fx, place, new, s, s)
         else:
             pointer, node = place
-            assert isinstance(pointer.element, DType)
             old = Num(fx.emit(target, "ptr_load", node, type=pointer.element))
             new = binary(fx, op, old, fx.expr(s.value), s)
             fx.emit(s, "ptr_store", node, convert(fx, new, pointer.element, s, "the element"))

@@ -83,13 +83,14 @@ class Tuple(Val):
 
 
 class Pointer(Val):
-    """A result of mp.malloc."""
+    """A result of mp.malloc: ``count`` elements."""
 
-    __slots__ = ("element", "node")
+    __slots__ = ("count", "element", "node")
 
-    def __init__(self, node: Node, element: Type) -> None:
+    def __init__(self, node: Node, element: DType, count: Node) -> None:
         self.node = node
         self.element = element
+        self.count = count
 
 
 class Fixed:

@@ -18,6 +18,7 @@ from magpie.runtime.drivers.gpu.driver import GpuDriver
 __all__ = ["CudaDriver"]
 
 _GRID_LIMITS = ((1 << 31) - 1, 65535, 65535)
+_COOPERATIVE = {"cooperative_groups", "cuda.cooperative_launch"}
 _LOG = 8192
 _ERROR_LOG, _ERROR_LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and its size
 
@@ -46,9 +47,12 @@ class CudaDriver(GpuDriver):
         major, minor = self._attribute("capability_major", ordinal), self._attribute("capability_minor", ordinal)
         version = api.number("driver_version")
         own, arch = backend("ptx").manifest, nearest(major, minor)
+        lacks = set() if arch.number >= TENSOR_CORES else {"cuda.tensor_cores"}
+        if not self._attribute("cooperative_launch", ordinal):
+            lacks |= _COOPERATIVE
         manifest = replaced(
             own,
-            capabilities=own.capabilities - (frozenset() if arch.number >= TENSOR_CORES else {"cuda.tensor_cores"}),
+            capabilities=own.capabilities - lacks,
             max_workgroup_size=self._attribute("max_threads", ordinal),
             max_shared_bytes=self._attribute("max_shared", ordinal),
         )

@@ -67,6 +67,8 @@ _FUNCTIONS = {
     "destroy_event": Function("cuEventDestroy_v2", (_ptr,)),
     # Its parameters are made once for a launch: see `gpu.launch`.
     "launch": Function("cuLaunchKernel", (_ptr, *(_uint,) * 7, _ptr, _ptr, _ptr)),
+    "launch_cooperative": Function("cuLaunchCooperativeKernel", (_ptr, *(_uint,) * 7, _ptr, _ptr)),
+    "resident_blocks": Function("cuOccupancyMaxActiveBlocksPerMultiprocessor", (_P(_int), _ptr, _int, _size)),
     "begin_capture": Function("cuStreamBeginCapture_v2", (_ptr, _int), optional=True),
     "capture_info": Function("cuStreamGetCaptureInfo_v2", (_ptr, *(_ptr,) * 5), optional=True),
     "end_capture": Function("cuStreamEndCapture", (_ptr, _P(_ptr)), optional=True),
@@ -87,6 +89,7 @@ _ATTRIBUTES = {
     "threads_of_multiprocessor": 39,
     "capability_major": 75,
     "capability_minor": 76,
+    "cooperative_launch": 95,
     "max_shared": 97,  # by opting in
     "pointer_device": 9,
     "function_max_threads": 0,

@@ -160,9 +160,13 @@ class GpuDriver(Driver):
         found = self._threads.get(device)
         if found is None:
             ordinal = self.api.number("device", device)
-            found = self._attribute("multiprocessors", ordinal) * self._attribute("threads_of_multiprocessor", ordinal)
+            found = self.multiprocessors(device) * self._attribute("threads_of_multiprocessor", ordinal)
             self._threads[device] = found
         return found
+
+    def multiprocessors(self, device: int) -> int:
+        """How many multiprocessors (compute units) a device has."""
+        return self._attribute("multiprocessors", self.api.number("device", device))
 
     def enter(self, device: int) -> Api:
         """Make the device current on this thread."""

@@ -18,6 +18,7 @@ from magpie.backends.base import Artifact
 from magpie.errors import GpuError, GpuErrorKind, clean
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.driver import Call, Dims, LaunchShape
+from magpie.runtime.drivers.gpu.cooperative import MeetingPlace, check_resident, cooperative_launcher
 from magpie.runtime.packing import struct_format
 
 if TYPE_CHECKING:
@@ -155,6 +156,11 @@ class GpuKernel:
         dynamic = dynamic_bytes(entry.info, extents)
         self._opt_in(entry, dynamic)
         records = bool(self.info.get("records"))
+        cooperative = bool(self.info.get("cooperative"))
+        if cooperative:
+            check_resident(self, entry.function, grid, block, dynamic)
+            word = MeetingPlace(self.driver, self.device)
+            extents.append(word.address)
         groups = () if entry is self.plain else (shape.grid[entry.info["dim"]],)
         hidden = len(extents) + records + len(groups)
         form = struct.Struct(f"<{struct_format(self.layout)}{hidden}q")
@@ -162,7 +168,8 @@ class GpuKernel:
         stream = 0 if shape.stream is None else shape.stream.handle
         driver, device, kernel = self.driver, self.device, self.layout.kernel
         thread, enter, many, pack_into, last = driver.thread, driver.enter, driver.many, form.pack_into, driver.launched
-        launch, fixed, argument, none = self._launcher(entry.function, grid, block, dynamic, stream)
+        launcher = cooperative_launcher if cooperative else type(self)._launcher
+        launch, fixed, argument, none = launcher(self, entry.function, grid, block, dynamic, stream)
         free: list[tuple[Any, Any, Any]] = []
 
         def make() -> tuple[Any, Any, Any]:  # the arguments, the address of the array of their addresses, that array
@@ -184,7 +191,9 @@ class GpuKernel:
 
         tail = (*extents, *groups)
 
-        def call(*words: Any, keep: Any = self) -> None:  # the default keeps the module loaded
+        kept = (self, word) if cooperative else self
+
+        def call(*words: Any, keep: Any = kept) -> None:  # the default keeps the module loaded
             try:
                 mine = free.pop()
             except IndexError:
@@ -206,14 +215,15 @@ class GpuKernel:
         return reporting(self, call, tuple(extents), shape, stream)
 
     def native(self, shape: LaunchShape) -> Target | None:
-        """Launches without Python: not those that report records. The shape was bound before."""
+        """Launches without Python: not those that report records or run all workgroups at once. The shape was bound
+        before."""
         from magpie.runtime.native.target import Gpu, Kind, Target
 
-        if self.info.get("records"):
+        if self.info.get("records") or self.info.get("cooperative"):
             return None
         driver, api, kernel = self.driver, self.driver.api, self.layout.kernel
         entry, grid = self._choose(shape.grid, shape.block, ())
-        groups = () if entry is self.plain else (shape.grid[0],)
+        groups = () if entry is self.plain else (shape.grid[entry.info["dim"]],)
         offsets = parameter_offsets(self.layout, 0)
 
         def failed(code: int) -> None:
