@@ -11,7 +11,7 @@ from pathlib import Path
 
 # Every name that our modules define: entries, library functions, variables.
 _NAMES = re.compile(
-    r"\b((?:magpie_\w+?|(?:math|record|subgroup|shared|table|zero|ipow)_\$_[\w$]+?))(?=(?:_param_\d+)?(?![\w$]))"
+    r"\b((?:magpie_\w+?|(?:math|record|subgroup|shared|table|zero|ipow|grid)_\$_[\w$]+?))(?=(?:_param_\d+)?(?![\w$]))"
 )
 
 

@@ -19,7 +19,7 @@ from magpie.language.declare import Array, ArrayAnnotation
 from magpie.passes.capabilities import missing_capabilities, not_portable
 from magpie.records import record
 from magpie.runtime.arguments import bind, check_constant, describe_args, signature
-from magpie.runtime.compiling import compile_artifact, show_warning, with_facts
+from magpie.runtime.compiling import compile_artifact, with_facts
 from magpie.runtime.grid import check_subgroup_size, parse_block, show_dims
 from magpie.runtime.specialise import Lowering, Specialisation, Variant
 from magpie.runtime.types import struct_type
@@ -89,10 +89,7 @@ def compile_kernel(
         raise LaunchValueError("the general variant takes any workgroup size; leave out workgroup= or variant=")
     lowering = _lowered(kernel, args, kwargs)
     chosen = Variant(variant != "general", variant == "aligned", size)
-    artifact = compile_artifact(lowering, chosen, manifest.id, options)
-    for diagnostic in not_portable(lowering.kernel, kernel.requires):
-        show_warning(diagnostic)
-    return artifact
+    return compile_artifact(lowering, chosen, manifest.id, options)
 
 
 def _level(opt: str | None) -> int | None:

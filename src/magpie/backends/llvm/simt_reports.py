@@ -106,27 +106,37 @@ class ReportingSimt(Simt):
                 self.append_unless(fine, self.site(node, "divide"), [])
         return super().value(node)
 
+    def in_allocation(self, pointer: Node) -> tuple[str, list[tuple[DType, str]]]:
+        """Whether an access through a pointer is to memory that `malloc` gave, and the element."""
+        c, at = self.c, "0"
+        while pointer.op == "ptr_add":
+            (by,) = self.wide(pointer.args[1:])
+            at = by if at == "0" else c.op(f"add i64 {at}, {by}")
+            pointer = pointer.args[0]
+        below = c.op(f"icmp ult i64 {at}, {self.wide(pointer.args)[0]}")
+        there = c.op(f"icmp ne ptr {self.map[pointer]}, null")
+        return c.op(f"and i1 {below}, {there}"), [(index, at)]
+
     def visit(self, node: Node) -> None:
-        if not self.checked or "array" not in node.attrs or node.op in ("extent", "stride"):
-            return super().visit(node)
-        array = node.attrs["array"]
-        indices = node.args[: array.rank]
-        if not indices:
-            return super().visit(node)
         c = self.c
-        inside = ""
-        for dim, arg in enumerate(indices):
-            at = self.map[arg]
-            if arg.dtype.bits != 64:
-                at = self.ops.cast(at, arg.dtype, index, element(arg.dtype), "i64")
-            ok = c.op(f"icmp ult i64 {at}, {self.extent(array, dim)}")
-            inside = c.op(f"and i1 {inside}, {ok}") if inside else ok
-        types = [a.dtype for a in indices]
-        site = self.site(node, "bounds", array=array.name, types=[t.name for t in types])
+        if not self.checked:
+            return super().visit(node)
+        if node.op in ("ptr_load", "ptr_store"):
+            name, inside, places = "malloc", *self.in_allocation(node.args[0])
+        elif "array" in node.attrs and node.op not in ("extent", "stride") and node.attrs["array"].rank:
+            array = node.attrs["array"]
+            indices = node.args[: array.rank]
+            name, inside, places = array.name, "", [(a.dtype, self.map[a]) for a in indices]
+            for dim, at in enumerate(self.wide(indices)):
+                ok = c.op(f"icmp ult i64 {at}, {self.extent(array, dim)}")
+                inside = c.op(f"and i1 {inside}, {ok}") if inside else ok
+        else:
+            return super().visit(node)
+        site = self.site(node, "bounds", array=name, types=[t.name for t, _ in places])
         good, bad, join = c.block("good"), c.block("bad"), c.block("join")
         c.cbr(inside, good, bad)
         c.place(bad)
-        self.append(site, [(t, self.map[a]) for t, a in zip(types, indices, strict=True)])
+        self.append(site, places)
         from_bad = c.at_block
         c.br(join)
         c.place(good)

@@ -92,9 +92,9 @@ _d("MPG_CORE_1201", ERROR, "Non-portable feature without requires()", """
     right:  unsafe gpu fn @k(...) -> unit target(ptx) requires(device_malloc) { ... gpu.malloc ... }
     """)
 _d("MPG_CORE_1202", WARNING, "unsafe gpu fn is non-portable", """
-    A reminder, given for every `unsafe gpu fn`, and for a Python kernel that requires what not every target has by
-    `kernel.check()` and `kernel.compile()`, not by launches: this kernel runs only on the targets that have all the
-    capabilities in its `requires(...)`. Keep a portable kernel beside it if the program must run elsewhere.
+    A reminder, given for every `unsafe gpu fn`, and by `kernel.check()` for a Python kernel that requires what not
+    every target has: this kernel runs only on the targets that have all the capabilities in its `requires(...)`. Keep
+    a portable kernel beside it if the program must run elsewhere.
     """)
 _d("MPG_CORE_1300", ERROR, "Backend not available at compile time", """
     The target is unknown, or a tool that it needs is missing here. `magpie devices` lists the backends of this
