@@ -2,9 +2,9 @@
 
 Parameters stand in the order of the layout, so that the argument block of the layout is the one that a launch takes: of
 a buffer its address, extents and strides; scalars by themselves; structs by value. Behind them come the extents of
-dynamic shared arrays, the address of the word at which workgroups meet where there is a `grid_sync`, the address of the
-record buffer where something is reported, and the number of workgroups along the dimension where a block runs several of
-them.
+dynamic shared arrays, the address of the word at which workgroups meet where there is a `grid_sync`, the address of
+the record buffer where something is reported, and the number of workgroups along the dimension where a block runs
+several of them.
 """
 
 from __future__ import annotations
