@@ -313,6 +313,16 @@ def test_read_only_arrays_are_refused_as_before(monkeypatch):
     native(1.0, x, np.ones(4, np.float32))  # it only reads x
 
 
+def test_a_stream_is_part_of_the_shape():
+    one, two = mp.Stream(), mp.Stream()
+    x, y = np.ones(5, np.float32), np.zeros(5, np.float32)
+    for stream in (one, two):
+        assert warm(saxpy[1, 8, stream], 1.0, x, y).options.stream is stream
+    assert python_calls(lambda: saxpy[1, 8, one](1.0, x, y)) == []
+    assert saxpy[1, 8, two] is not saxpy[1, 8, one] and saxpy[1, 8].options.stream is None
+    assert python_calls(lambda: saxpy[1, 8, 0]) != [] and saxpy[1, 8, 0].options.stream == 0
+
+
 @pytest.mark.parametrize("shape", [(1, True), (1.0, 8), (True, 8), (1, (8, 1.0)), (1,), 1, (1, 8, None), (-1, 8), ("1", 8)])
 def test_shapes_that_only_equal_one_are_looked_at(shape):
     x, y = np.ones(5, np.float32), np.zeros(5, np.float32)

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
 from magpie.errors import LaunchTypeError, LaunchValueError, MagpieError, clean
+from magpie.runtime.stream import Stream
 
 if TYPE_CHECKING:
     from magpie.backends.base import Artifact
@@ -54,8 +55,9 @@ class Kernel:
         self.checked = checked
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
-        # Two tables, since 4 == 4.0 == True as keys: ints and tuples of ints in the first, types and all in the second.
-        self._by_ints: dict[tuple[Any, Any], Launcher] = {}
+        # Two tables, since 4 == 4.0 == True as keys: ints, tuples of ints and streams in the first, types and all in
+        # the second.
+        self._by_ints: dict[tuple[Any, ...], Launcher] = {}
         self._bound: dict[Any, Launcher] = {}
 
     # --- launching ---------------------------------------------------------------------------------------------------
@@ -65,14 +67,15 @@ class Kernel:
         grid counts workgroups and block work-items; both are an int or a tuple of up to 3 ints. Where the declaration
         fixes the workgroup size, `kernel[grid]` is enough.
         """
-        if type(shape) is tuple and len(shape) == 2 and _plain(shape[0]) and _plain(shape[1]):
-            found = self._by_ints.get(shape)
-            if found is not None:
-                return found
-            try:
-                return self._keep(self._by_ints, shape, shape[0], shape[1], ())
-            except MagpieError as error:
-                raise clean(error) from None
+        if type(shape) is tuple and len(shape) in (2, 3) and _plain(shape[0]) and _plain(shape[1]):
+            if len(shape) == 2 or type(shape[2]) is Stream:
+                found = self._by_ints.get(shape)
+                if found is not None:
+                    return found
+                try:
+                    return self._keep(self._by_ints, shape, shape[0], shape[1], (None, *shape[2:]))
+                except MagpieError as error:
+                    raise clean(error) from None
         items = shape if type(shape) is tuple else (shape,)
         if not 1 <= len(items) <= 4:
             raise LaunchTypeError(

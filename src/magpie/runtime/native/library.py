@@ -48,6 +48,7 @@ class Library:
         from magpie.runtime.buffer import Buffer
         from magpie.runtime.kernel import Kernel
         from magpie.runtime.launcher import Launcher
+        from magpie.runtime.stream import Stream
 
         address: int = image.address(CONFIG_SYMBOL)
         config = (ctypes.c_int64 * len(Config)).from_address(address)
@@ -65,6 +66,7 @@ class Library:
             Config.NDARRAY: np.ndarray,
             Config.INTERRUPT: KeyboardInterrupt,
             Config.RECORDING: recording.active,
+            Config.STREAM: Stream,
         }
         for word, value in objects.items():
             config[word] = id(value)

@@ -48,6 +48,7 @@ class Config(IntEnum):
     BOUND_NAME = 13  # the attribute of a Kernel with the dict of its launchers
     TUPLE = 14
     RECORDING = 15  # the dict of graphs that threads record
+    STREAM = 16
 
 
 #: What the code calls, all of it in Python's stable ABI.
@@ -91,14 +92,14 @@ def native_text() -> str:
         for kind in (Head, Argument, Operation, Kind, Host, Gpu, Config)
         for name, member in kind.__members__.items()
     }
-    numbers["ARGUMENT_BYTES"] = str(8 * ARGUMENT_WORDS)
+    numbers |= {"ARGUMENT_BYTES": str(8 * ARGUMENT_WORDS), "CONFIG_WORDS": str(len(Config))}
     return re.sub(
         r"\$([A-Za-z_.]+)", lambda m: numbers[m[1]], _CALL + _TRY + ITEM + ARGUMENT + HOST + GPU + _DECLARATIONS
     )
 
 
 _CALL = """
-@magpie_config = dso_local global [16 x i64] zeroinitializer, align 64
+@magpie_config = dso_local global [$CONFIG_WORDS x i64] zeroinitializer, align 64
 
 define internal i64 @word(ptr %table, i64 %n) alwaysinline nounwind {
   %at = getelementptr i64, ptr %table, i64 %n

@@ -1,7 +1,7 @@
 """`kernel[grid, block]` of a shape that was bound before (LLVM IR; `text` puts the module together).
 
-As in `Kernel.__getitem__` the shape is a pair of ints or of tuples of ints, of these very types: True and 1.0 would be
-found under 1.
+As in `Kernel.__getitem__` the shape is a pair of ints or of tuples of ints, of these very types (True and 1.0 would be
+found under 1), and perhaps a stream.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ entry:
   br i1 %pair, label %size, label %slow
 size:
   %count = call i64 @PyTuple_Size(ptr %shape)
-  %two = icmp eq i64 %count, 2
-  br i1 %two, label %grid, label %slow
+  switch i64 %count, label %slow [
+    i64 2, label %grid
+    i64 3, label %stream
+  ]
+stream:
+  %stream.object = call ptr @PyTuple_GetItem(ptr %shape, i64 2)
+  %stream.type = call ptr @pointer(ptr %stream.object, i64 1)
+  %stream.wanted = call ptr @pointer(ptr @magpie_config, i64 $Config.STREAM)
+  %is.stream = icmp eq ptr %stream.type, %stream.wanted
+  br i1 %is.stream, label %grid, label %slow
 grid:
   %grid.object = call ptr @PyTuple_GetItem(ptr %shape, i64 0)
   %grid.plain = call i1 @is.plain(ptr %grid.object)
