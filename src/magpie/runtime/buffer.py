@@ -320,7 +320,7 @@ class Buffer:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         dtype = numpy_type(self.dtype)
-        if self._dlpack_kind is None or dtype.kind == "V":
+        if self._visible or self._memory.device.driver.dlpack_device is None or dtype.kind == "V":
             raise AttributeError("__cuda_array_interface__")
         if self.freed:
             raise freed_error()
@@ -329,8 +329,12 @@ class Buffer:
     @property
     def _dlpack_kind(self) -> int | None:
         """What DLPack calls the memory's device; None for the host's memory, pinned memory included."""
-        pinned = self._memory.hint.name in ("Staging", "Cached")
-        return None if pinned else self._memory.device.driver.dlpack_device
+        if self._visible and self._memory.hint.name != "Unified":
+            return None
+        kind = self._memory.device.driver.dlpack_device
+        if kind is None and not self._visible:
+            raise BufferError("DLPack has no name for this memory; use to_numpy()")
+        return kind
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         device = self._memory.device

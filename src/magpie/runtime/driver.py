@@ -6,6 +6,7 @@ vendor library that is missing makes `probe` give a reason, never an import erro
 
 from __future__ import annotations
 
+import ctypes
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "MemoryHint",
     "MemoryStats",
     "Recorded",
+    "Steps",
 ]
 
 Dims = tuple[int, int, int]
@@ -121,6 +123,22 @@ class Recorded(Protocol):
         """Put another step in the place of one that launches a kernel."""
 
 
+class Steps:
+    """A graph of a driver that has none of its own: its steps, one after the other."""
+
+    def __init__(self, steps: Sequence[Callable[[], None]]) -> None:
+        self.steps = list(steps)
+
+    def launch(self, stream: Any) -> None:
+        """Run all steps."""
+        for step in self.steps:
+            step()
+
+    def update(self, index: int, step: Callable[[], None]) -> None:
+        """Put another step in the place of one."""
+        self.steps[index] = step
+
+
 class Driver(ABC):
     """One vendor API, or the host. An object of it is made once and probed; its devices live as long as it does."""
 
@@ -172,13 +190,16 @@ class Driver(ABC):
     def copy_between(self, to_device: int, to: int, device: int, source: int, nbytes: int, stream: Any = None) -> None:
         """Memory of one device to that of another, after what both have queued, and before what they queue then.
 
-        The stream is one of the device that the copy is made to.
+        The stream is one of the device that the copy is made to. This one goes through the host.
         """
-        raise self.unsupported("copies between devices")
+        host = ctypes.create_string_buffer(nbytes)
+        self.copy_out(device, ctypes.addressof(host), source, nbytes)
+        self.copy_in(to_device, to, ctypes.addressof(host), nbytes)
 
     def fill(self, device: int, address: int, pattern: bytes, count: int, stream: Any = None) -> None:
-        """`count` copies of a pattern of 1, 2 or 4 bytes, in the order of the stream."""
-        raise self.unsupported("filling memory")
+        """`count` copies of a pattern of 1, 2 or 4 bytes, in the order of the stream. This one comes from the host."""
+        host = ctypes.create_string_buffer(pattern * count, len(pattern) * count)
+        self.copy_in(device, address, ctypes.addressof(host), len(pattern) * count)
 
     def host_visible(self, hint: MemoryHint) -> bool:
         """Whether the host may look at memory with this hint where it lies."""
@@ -207,9 +228,9 @@ class Driver(ABC):
         """The stream that the steps of a graph are launched in when they are recorded; see `create_stream`."""
         return None
 
-    @abstractmethod
     def record(self, device: int, stream: Any, steps: Sequence[Callable[[], None]]) -> Recorded:
         """A graph of these steps, each of which launches a kernel or copies in the stream when it is called."""
+        return Steps(steps)
 
     def record_event(self, device: int, stream: Any) -> Any:
         """A mark in the stream; None where there are no streams."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from magpie.errors import GpuError, GpuErrorKind
@@ -63,27 +62,8 @@ class HostDriver(Driver):
     def copy(self, device: int, to: int, source: int, nbytes: int, stream: Any = None) -> None:
         ctypes.memmove(to, source, nbytes)
 
-    def record(self, device: int, stream: Any, steps: Sequence[Callable[[], None]]) -> Steps:
-        return Steps(steps)
-
     def memory_available(self, device: int) -> int:
         return hostmem.available_bytes()
-
-
-class Steps:
-    """A graph where every launch is complete on return: its steps, one after the other."""
-
-    def __init__(self, steps: Sequence[Callable[[], None]]) -> None:
-        self.steps = list(steps)
-
-    def launch(self, stream: Any) -> None:
-        """Run all steps."""
-        for step in self.steps:
-            step()
-
-    def update(self, index: int, step: Callable[[], None]) -> None:
-        """Put another step in the place of one."""
-        self.steps[index] = step
 
 
 def _size(nbytes: int) -> str:
