@@ -30,15 +30,16 @@ def _load(array: Any, at: Any, shape: Any, dtype: Any = None, transposed: Any = 
     """A new accumulator with the block of ``array`` that begins at ``at``; ``dtype`` where it is not the array's."""
 
 
-def _load_a(array: Any, at: Any, shape: Any, transposed: Any = False, clip: Any = False) -> Any:
+def _load_a(array: Any, at: Any, shape: Any, transposed: Any = False, clip: Any = False, into: Any = None) -> Any:
     """A left operand: the block of ``array`` of ``shape`` that begins at ``at``, a tuple with an index a dimension.
 
     ``transposed``: rows of the tile go along the array's last dimension; ``at`` counts as without it. ``clip``: what
-    lies outside of the array is zero. f32 elements are rounded to tf32.
+    lies outside of the array is zero. ``into``: the operand of an earlier load, which then holds this block; so a loop
+    can load the operands of its next trip before it multiplies those of this one. f32 elements are rounded to tf32.
     """
 
 
-def _load_b(array: Any, at: Any, shape: Any, transposed: Any = False, clip: Any = False) -> Any:
+def _load_b(array: Any, at: Any, shape: Any, transposed: Any = False, clip: Any = False, into: Any = None) -> Any:
     """A right operand; as `load_a`."""
 
 

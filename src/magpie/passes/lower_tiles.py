@@ -11,7 +11,7 @@ Copies to shared memory are made at once, one row after the other by each subgro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -116,21 +116,42 @@ class _Lowering(Rewriter):
             test = out.emit("and", test, t)
         return test
 
-    @contextmanager
-    def elements(self, node: Node) -> Iterator[tuple[Node, list[Node]]]:
-        """A loop over a tile's elements of this lane: where one is in the local array, and where in the array."""
+    def elements(self, node: Node, visit: Callable[[Node, list[Node], Node | None], None]) -> None:
+        """Visit a tile's elements of this lane: where one is in the local array, where in the array, and a test that it
+        exists. Blocks that lie inside of the array have a loop of their own, without tests."""
         tile: Tile = node.attrs["tile"]
-        rows, cols = node.attrs["dims"]
-        start = self.place(node.args[: node.attrs["array"].rank])
+        array, dims = node.attrs["array"], node.attrs["dims"]
+        start = self.place(node.args[: array.rank])
+        if not node.attrs["clip"]:
+            self.each_element(tile, start, dims, None, visit)
+            return
+        last = list(start)
+        for d, n in zip(dims, (tile.rows, tile.cols), strict=True):
+            last[d] = self.add(start[d], n - 1)
+        corners = self.out.emit("and", self.inside(array, start, dims), self.inside(array, last, dims))
+        _, whole, edge = self.out.if_(corners)
+        for region, tested in ((whole, None), (edge, array)):
+            with self.out.into(region):
+                self.each_element(tile, start, dims, tested, visit)
+
+    def each_element(
+        self,
+        tile: Tile,
+        start: list[Node],
+        dims: tuple[int, int],
+        tested: Array | None,
+        visit: Callable[[Node, list[Node], Node | None], None],
+    ) -> None:
+        rows, cols = dims
         count, n = self.row(tile), self.across(tile)
-        out = self.out
-        lane = self.lane if n == self.lanes else out.emit("and", self.lane, self.number(n - 1))
+        lane = self.lane if n == self.lanes else self.out.emit("and", self.lane, self.number(n - 1))
         first = self.add(start[cols], lane)
         with self.each(tile.rows, "row") as i, self.each(count, "part") as part:
             at = list(start)
             at[rows] = self.add(start[rows], i)
             at[cols] = self.add(first, self.times(part, n))
-            yield self.add(self.times(i, count), part), at
+            test = None if tested is None else self.inside(tested, at, dims)
+            visit(self.add(self.times(i, count), part), at, test)
 
     # --- operations ----------------------------------------------------------------------------------------------
     def fill(self, node: Node) -> None:
@@ -143,15 +164,18 @@ class _Lowering(Rewriter):
         out = self.out
         tile: Tile = node.attrs["tile"]
         local, array = self.locals[tile], node.attrs["array"]
-        with self.elements(node) as (e, at):
-            if not node.attrs["clip"]:
+
+        def visit(e: Node, at: list[Node], test: Node | None) -> None:
+            if test is None:
                 out.store(local, (e,), self.operand(tile, out.load(array, *at)))
                 return
-            _, there, beyond = out.if_(self.inside(array, at, node.attrs["dims"]))
+            _, there, beyond = out.if_(test)
             with out.into(there):
                 out.store(local, (e,), self.operand(tile, out.load(array, *at)))
             with out.into(beyond):
                 out.store(local, (e,), out.const(0, tile.held))
+
+        self.elements(node, visit)
 
     def operand(self, tile: Tile, value: Node) -> Node:
         """An element as it takes part in products."""
@@ -173,9 +197,9 @@ class _Lowering(Rewriter):
         local, array = self.locals[tile], node.attrs["array"]
         assert isinstance(array.type, DType)
         out.emit("subgroup_barrier")  # what a lane writes, others may have loaded before
-        with self.elements(node) as (e, at):
+
+        def visit(e: Node, at: list[Node], test: Node | None) -> None:
             value = out.cast(out.load(local, e), array.type)
-            test = self.inside(array, at, node.attrs["dims"]) if node.attrs["clip"] else None
             if self.across(tile) < self.lanes:  # the other lanes hold copies
                 own = out.emit("lt", self.lane, self.number(self.across(tile)))
                 test = own if test is None else out.emit("and", own, test)
@@ -185,6 +209,8 @@ class _Lowering(Rewriter):
             _, there, _ = out.if_(test)
             with out.into(there):
                 out.store(array, tuple(at), value)
+
+        self.elements(node, visit)
 
     def product(self, node: Node) -> None:
         acc, a, b = (node.attrs[k] for k in ("tile", "a", "b"))

@@ -106,7 +106,7 @@ def _dims(fx: Fx, e: ast.Call, view: View, args: Args) -> tuple[int, int]:
     return (cols, rows) if _flag(fx, e, args, "transposed") else (rows, cols)
 
 
-_LOAD = ["array", "at", "shape", "transposed", "clip"]
+_LOAD = ["array", "at", "shape", "transposed", "clip", "into"]
 _LOAD_ACC = ["array", "at", "shape", "dtype", "transposed", "clip"]
 _STORE = ["acc", "array", "at", "transposed", "clip"]
 
@@ -116,7 +116,18 @@ def _load_operand(role: str) -> Handler:
         view, indices, type_ = _matrix(fx, e, args, _LOAD, f"mp.mma.load_{role}")
         if type_ not in ACCUMULATORS:
             raise fx.fail("MPG_PY_1035", f"{describe(view)} has elements of {type_}", e, help=_OPERANDS)
-        tile = _new_tile(fx, e, type_, role, _extents(fx, e, args, _LOAD))
+        shape = _extents(fx, e, args, _LOAD)
+        if isinstance(args["into"], Const) and args["into"].value is None:
+            tile = _new_tile(fx, e, type_, role, shape)
+        else:
+            tile = _tile(fx, e, args, "into", _LOAD, role)
+            if tile.type is not type_ or (tile.rows, tile.cols) != shape:
+                raise fx.fail(
+                    "MPG_PY_1035",
+                    f"a block of {shape[0]}x{shape[1]} {type_} into {describe(args['into'])}",
+                    e,
+                    help="load the shape and the type that the tile has, or leave out into=",
+                )
         clip, dims = _flag(fx, e, args, "clip"), _dims(fx, e, view, args)
         fx.emit(e, "tile_load", *indices, tile=tile, array=view.array, dims=dims, clip=clip)
         return MatrixTile(tile)
