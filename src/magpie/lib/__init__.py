@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module as _import_module
 
-_EXPORTS = dict.fromkeys(("max", "min", "prod", "sum"), "magpie.lib.reductions")
+_EXPORTS = dict.fromkeys(("max", "min", "prod", "sum"), "magpie.lib.reductions") | {"matmul": "magpie.lib.matrix"}
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from magpie.lib.matrix import matmul as matmul
     from magpie.lib.reductions import max as max
     from magpie.lib.reductions import min as min
     from magpie.lib.reductions import prod as prod

@@ -140,7 +140,7 @@ def max(x: Any, *, axis: int | None = None, out: Buffer | None = None, stream: A
 
 
 def _reduction(op: str, x: Any, axis: int | None, dtype: Any, out: Buffer | None, stream: Any) -> Buffer:
-    array = _as_array(x, stream)
+    array = as_array(x, stream)
     if not isinstance(array.dtype, DType):
         raise LaunchTypeError(f"mp.lib reduces numbers; got an array of {array.dtype!r}")
     if array.dtype.is_bool:
@@ -149,7 +149,7 @@ def _reduction(op: str, x: Any, axis: int | None, dtype: Any, out: Buffer | None
     result = _result_type(op, array.dtype, dtype)
     wide = _wide(array.dtype)
     held = mp.f32 if result in (mp.f16, mp.bf16) else result
-    target = _target(out, shape, result, array)
+    target = target_array(out, shape, result, array)
     if not rows:
         return target
     if not n:
@@ -224,7 +224,7 @@ def _result_type(op: str, given: DType, wanted: Any) -> DType:
     return mp.u64 if given.kind == "uint" else mp.i64
 
 
-def _as_array(x: Any, stream: Any) -> Buffer:
+def as_array(x: Any, stream: Any) -> Buffer:
     """``x`` where it is, if that is device memory; else a copy on the stream's device, or the default one."""
     from magpie.runtime.creation import asarray, in_place
 
@@ -232,7 +232,7 @@ def _as_array(x: Any, stream: Any) -> Buffer:
     return asarray(x, device=None if stream is None else stream.device) if found is None else found
 
 
-def _target(out: Buffer | None, shape: tuple[int, ...], dtype: DType, array: Buffer) -> Buffer:
+def target_array(out: Buffer | None, shape: tuple[int, ...], dtype: DType, array: Buffer) -> Buffer:
     if out is None:
         return mp.empty(shape, dtype, device=array.device)
     if out.dtype is not dtype or out.size != math.prod(shape) or not out.contiguous or out.device is not array.device:
