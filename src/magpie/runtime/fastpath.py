@@ -43,10 +43,10 @@ from magpie.runtime.generated import code_of
 from magpie.runtime.keys import FREED, SMALL
 from magpie.runtime.scalars import convert
 
-__all__ = ["WATCHED", "key_function", "run_function"]
+__all__ = ["ENVIRONMENT", "key_function", "run_function"]
 
 #: What a launch depends on besides its arguments. The cache's knobs and MAGPIE_DUMP are read when a kernel is compiled.
-WATCHED = (
+ENVIRONMENT = knobs.watch(
     knobs.backend,
     knobs.device,
     knobs.sanitize,
@@ -56,7 +56,6 @@ WATCHED = (
     knobs.cpu_stream,
     knobs.coarsen,
 )
-_environment = knobs.watch(*WATCHED)
 
 # The largest double that struct packs as f32 without an overflow is a little above this; f16 likewise.
 _FLOAT_LIMITS = {"f16": 65504.0, "f32": 3.4028234e38}
@@ -137,7 +136,7 @@ def _names(count: int) -> str:
 def key_function(parameters: Sequence[Parameter]) -> Callable[..., Key]:
     """The key function of a kernel. It raises KeyError or TypeError for arguments that need the long way."""
     np = numpy_support()
-    read, variables = _environment
+    read, variables = ENVIRONMENT
     parts = [f"env(v{i})" for i in range(len(variables))]
     for i, p in enumerate(parameters):
         a = f"a{i}"

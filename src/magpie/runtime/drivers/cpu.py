@@ -45,9 +45,6 @@ _RESET = "q56xi4xQi4xQ96x"
 # by benchmarks/bench_fork_join.py, see docs/PERFORMANCE.md: 20,000 work-items of saxpy, 300 of an unknown loop.
 _SMALL = 300_000
 
-# Launches at a time that the native path makes of one kernel in one shape; more go the long way round.
-_NATIVE_BLOCKS = 2
-
 # Arenas up to this size (of all threads together) stay with their block: taking one from the pool costs 3 us.
 _OWN_ARENA = 1 << 20
 
@@ -220,8 +217,9 @@ class _Loaded:
             return None
         polls = bool(self._info.get("polls"))
         launcher = self._driver.launcher()
-        made = [blocks.make() for _ in range(_NATIVE_BLOCKS)]
-        pool = (ctypes.c_int64 * (1 + 2 * len(made)))(len(made), *(n for b in made for n in (b[2], id(b[0]))))
+        # One block: while it is in use, other threads' launches in this shape go through Python, and do the same.
+        made = blocks.make()
+        pool = (ctypes.c_int64 * 3)(1, made[2], id(made[0]))
         takes_time = polls or not blocks.small
         watching, armed, closed = threads.for_native()
         words = {

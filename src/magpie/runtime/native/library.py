@@ -132,7 +132,7 @@ def supported() -> bool:
     return (
         sys.implementation.name == "cpython"
         and _OLDEST <= sys.version_info[:2] <= _NEWEST
-        and "t" not in sys.abiflags  # without a GIL nothing keeps an argument as it is while it is looked at
+        and "t" not in getattr(sys, "abiflags", "")  # without a GIL arguments change while they are looked at
         and object.__basicsize__ == 16  # no debugging fields before the type
         and sys.platform.startswith("linux")
         and platform.machine() == "x86_64"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from magpie import knobs
 from magpie.dtypes import DType, Type
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.buffer import Buffer, running
+from magpie.runtime.fastpath import ENVIRONMENT
 from magpie.runtime.keys import FREED, SMALL
 from magpie.runtime.native import Plan
 from magpie.runtime.native.target import Target
@@ -198,8 +198,6 @@ def _number(type_: Type | None, value: Any, offset: int, declared: bool) -> list
 
 def environment() -> tuple[dict[Any, Any], Sequence[Any]] | None:
     """The dict of variables and the keys that launches depend on; None where this interpreter hides the dict."""
-    from magpie.runtime.fastpath import WATCHED
-
-    read, keys = knobs.watch(*WATCHED)
+    read, keys = ENVIRONMENT
     variables = getattr(read, "__self__", None)
     return (variables, keys) if type(variables) is dict else None
