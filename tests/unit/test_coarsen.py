@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import warnings
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from ptx_tools import assemble, ptxas
 
 import magpie as mp
+from magpie.backends.base import Options
 from magpie.backends.hip.metadata import kernel_facts
 from magpie.backends.interp.engine import Program
+from magpie.backends.registry import backend
 from magpie.ir.verify import verify
 from magpie.passes import prepare
-from magpie.passes.coarsen import can_coarsen, coarsen
+from magpie.passes.coarsen import can_coarsen, can_pack, coarsen
 from magpie.runtime.compiling import with_facts
 from magpie.runtime.inspection import _lowered
 from magpie.runtime.specialise import Variant
@@ -36,11 +39,11 @@ def prepared(kernel, args, block=None):
     return prepare(lowered if block is None else with_facts(lowered, Variant(True, False, block)))
 
 
-def run(ready, grid, block, args, factor=1, dim=0):
+def run(ready, grid, block, args, factor=1, dim=0, packed=False):
     """Launch a prepared kernel on the interpreter, ``factor`` workgroups a block."""
     grid, block = ((*d, 1, 1)[:3] for d in (grid, block))
     if factor > 1:
-        ready = coarsen(ready, factor, dim)
+        ready = coarsen(ready, factor, dim, packed=packed)
         verify(ready)
         args = (*args, grid[dim])
         grid = tuple(-(-n // factor) if d == dim else n for d, n in enumerate(grid))
@@ -77,6 +80,47 @@ def test_every_work_item_runs_once_with_the_ids_of_the_source(grid, factor, dim,
     want = [x // block[0], y // block[1], z // block[2], x % block[0], y % block[1], z % block[2]]
     want += [np.full(len(x), full[0]), np.ones(len(x), int)]
     assert np.array_equal(out, np.stack(want, 1))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("grid", [(1,), (7,), (8,), (9,), (5, 3), (4, 2, 3)])
+def test_packed_work_items_have_the_ids_of_the_source(grid, factor):
+    block = {1: (24, 1, 1), 2: (8, 2, 1), 3: (16, 3, 2)}[len(grid)]
+    full = (*grid, 1, 1)[:3]
+    shape = tuple(g * b for g, b in zip(full, block, strict=True))
+    out = np.zeros((np.prod(shape), 8), np.int64)
+    ready = prepared(k_ids, (mp.Array[mp.i64, 2],), block)
+    assert can_pack(ready, factor)
+    run(ready, grid, block, (out,), factor, packed=True)
+    z, y, x = np.indices(shape[::-1]).reshape(3, -1)
+    want = [x // block[0], y // block[1], z // block[2], x % block[0], y % block[1], z % block[2]]
+    want += [np.full(len(x), full[0]), np.ones(len(x), int)]
+    assert np.array_equal(out, np.stack(want, 1))
+
+
+@mp.kernel
+def k_halves(x: mp.Array[mp.f16, 1], m: mp.Array[mp.u8, 1], y: mp.Array[mp.f16, 1], w: mp.Array[mp.f32, 1]):
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        y[i] = x[i] * mp.f16(w[0]) + mp.f16(m[i])
+
+
+def aligned(kernel, block):
+    """The PTX of a launch on aligned arrays."""
+    ptx = backend("ptx")
+    ir = with_facts(_lowered(kernel, (), {}).kernel, Variant(True, True, block))
+    return ptx.emit(ir, ptx.layout(ir), Options(arch="sm_90"))
+
+
+def test_small_elements_that_are_aligned_are_moved_in_words():
+    made = aligned(k_halves, (256, 1, 1))
+    text = entry(made.text, made.info["coarse"]["entry"])
+    assert made.info["coarse"]["factor"] == 8
+    assert re.search(r"st\.global\.v4\.b32", text) and re.search(r"ld\.global\.nc\.v2\.b32", text)
+    assert len(re.findall(r"st\.global", text)) == 2  # the other one is that of the work-items one by one
+    # a workgroup that is no multiple, or arrays that may lie anywhere: one element at a time
+    assert "v4" not in aligned(k_halves, (252, 1, 1)).text
+    assert "v4" not in k_halves.compile(backend="ptx", arch="sm_90", workgroup=256).text
 
 
 @mp.kernel
@@ -288,7 +332,7 @@ SHAPES = ((1, 64, 1), (2, 33, 2), (3, 7, 3), (6, 16, 4), (9, 5, 5))
 
 @pytest.mark.parametrize("first", range(0, 80, 40))
 def test_random_kernels(first, tmp_path):
-    taken = 0
+    taken = together = 0
     for seed in range(first, first + 40):
         program = Generator(random.Random(seed).randrange).program()
         kernel = load(program, tmp_path).kernel
@@ -300,10 +344,13 @@ def test_random_kernels(first, tmp_path):
         taken += 1
         run(ready, (grid,), (block,), want)
         got = arguments(program.types, program.atomics, grid * block, data)
-        run(ready, (grid,), (block,), got, FACTORS[seed % 3])
+        factor = FACTORS[seed % 3]
+        packed = can_pack(ready, factor)
+        run(ready, (grid,), (block,), got, factor, packed=packed)
+        together += packed
         for a, b in zip(got, want, strict=True):
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), f"seed {seed}\n{program.source}"
-    assert taken > 15
+    assert taken > 15 and together > 1
 
 
 @pytest.mark.parametrize("first", [0, 20])

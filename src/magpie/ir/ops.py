@@ -260,7 +260,7 @@ _op("trap", "", "none", "Stop the launch with an error.", effect=Effect.DEBUG, a
 # --- control ----------------------------------------------------------------------------------------------------------
 _C = Effect.CONTROL
 _op("if", "bool", "none", "Run `then` or `else`.", effect=_C, regions="then else")
-_op("loop", "", "none", "Run `body`, then `step`, until a break. `counted` is None or (slot, trips): a hint that slot counts 0..trips.", effect=_C, attrs="counted", regions="body step")
+_op("loop", "", "none", "Run `body`, then `step`, until a break. `counted` is None or (slot, trips): a hint that slot counts 0..trips. `rolled`: it is rare, and shall stay a loop.", effect=_C, attrs="counted rolled", regions="body step")
 _op("break", "", "none", "Leave the innermost loop.", effect=_C, terminator=True)
 _op("break_if", "bool", "none", "Leave the innermost loop where the operand is true.", effect=_C)
 _op("continue", "", "none", "Go to `step` of the innermost loop.", effect=_C, terminator=True)

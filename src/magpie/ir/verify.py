@@ -101,7 +101,7 @@ def _results(kernel: Kernel) -> Iterator[Problem]:
             elif rule == "given" and node.type is None and node.op != "call":
                 yield node, "no result type"
             for a in info.attrs:
-                if a not in node.attrs and a not in ("field", "counted", "scope", "order", "exclusive"):
+                if a not in node.attrs and a not in ("field", "counted", "rolled", "scope", "order", "exclusive"):
                     yield node, f"attribute {a} is missing"
             if len(node.regions) != len(info.regions):
                 yield node, f"{len(node.regions)} regions, wanted {len(info.regions)}"

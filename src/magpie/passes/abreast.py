@@ -1,24 +1,25 @@
-"""What is the same for all work-items of one place in adjacent workgroups.
+"""What is the same for all work-items that `coarsen` runs in one thread.
 
-`coarsen` runs such work-items in one thread. They differ in their workgroup's id along one dimension, and in what
-follows from it: values, slots, and control.
+They differ in ids along one dimension, of their workgroup or their own, and in what follows from these: values, slots,
+and control.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from magpie.ir.nodes import Node, Region, Slot
 from magpie.ir.ops import Effect
 
 __all__ = ["Sameness"]
 
-_LEAVES = ("workgroup_id", "global_id")
-
 
 class Sameness:
     """The answer for each node of a region without `return`. What is read from memory counts as different."""
 
-    def __init__(self, region: Region, dim: int) -> None:
+    def __init__(self, region: Region, dim: int, ids: Sequence[str]) -> None:
         self.dim = dim
+        self.ids = ids
         self.varying: set[Node] = set()
         self.varying_slots: dict[Slot, None] = {}
         self._grown = True
@@ -51,7 +52,7 @@ class Sameness:
                     self._grown = True
             elif op == "slot_get":
                 differs = node.attrs["slot"] in self.varying_slots
-            elif op in _LEAVES:
+            elif op in self.ids:
                 differs = node.attrs["dim"] == self.dim
             elif op in ("break", "break_if", "continue"):
                 if (differs or parted) and loop is not None:

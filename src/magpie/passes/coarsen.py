@@ -17,7 +17,10 @@ num_workgroups is a parameter of its own (`groups_name`).
 In step, a value that is the same for all work-items of the thread is computed once, and so is a branch on one. A branch
 on any other is taken by each for itself, in two parts where it begins with loads: those of all come first.
 
-Not every kernel can be: see `can_coarsen`. Whether it pays is for the backend to say.
+Packed, a thread's work-items are neighbours of one workgroup instead (of a block's workgroups each has a part of the
+threads), so that together they load and store adjacent elements: what is smaller than 4 bytes is moved in words then.
+
+Not every kernel can be: see `can_coarsen` and `can_pack`. Whether it pays is for the backend to say.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from collections.abc import Set
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from magpie.dtypes import DType, index, leaves
 from magpie.ir.builder import Builder
@@ -36,7 +39,7 @@ from magpie.passes.abreast import Sameness
 from magpie.passes.exits import has_return
 from magpie.passes.lower_tiles import LOWERED
 
-__all__ = ["can_coarsen", "coarsen", "groups_name"]
+__all__ = ["can_coarsen", "can_pack", "coarsen", "groups_name"]
 
 # Elements of a local array that are set to zero one by one where the next workgroup begins.
 _LOCAL = 32
@@ -70,15 +73,28 @@ def can_coarsen(kernel: Kernel) -> bool:
     return _nested(kernel.body) is not None
 
 
-def coarsen(kernel: Kernel, factor: int, dim: int = 0) -> Kernel:
+def can_pack(kernel: Kernel, factor: int, dim: int = 0) -> bool:
+    """Whether a kernel that `can_coarsen` takes can be packed: its workgroups have whole threads, and nobody can tell
+    which thread a work-item is in."""
+    size = kernel.known_workgroup
+    if size is None or size[dim] % factor or kernel.shared:
+        return False
+    return not any(
+        n.info.effect in (Effect.SYNC, Effect.CROSS_LANE) or n.op.startswith("subgroup_") or n.op == "linear_local_id"
+        for n in walk(kernel.body)
+    )
+
+
+def coarsen(kernel: Kernel, factor: int, dim: int = 0, *, packed: bool = False) -> Kernel:
     """A prepared kernel that `can_coarsen` takes, for ``1/factor`` of the workgroups along ``dim``, rounded up.
+    ``packed``: a thread's work-items are neighbours (`can_pack`).
 
     It has one more parameter, `groups_name(dim)`, of type index: the number of workgroups of the source's launch.
     """
     body = _nested(kernel.body)
     assert body is not None
     kernel = replace(kernel, body=body)
-    made = _Coarsening(kernel, factor, dim)
+    made = (_Packing if packed else _Coarsening)(kernel, factor, dim)
     made.build()
     return replace(
         kernel,
@@ -130,11 +146,10 @@ def _returns(region: Region) -> bool:
 class _Item:
     """What stands for values, slots and arrays of the source in one work-item of the thread."""
 
-    __slots__ = ("arrays", "global_id", "group", "slots", "values")
+    __slots__ = ("arrays", "ids", "slots", "values")
 
-    def __init__(self, group: Node, global_id: Node, arrays: dict[Array, Array]) -> None:
-        self.group = group
-        self.global_id = global_id
+    def __init__(self, group: Node, thread: Node, global_id: Node, arrays: dict[Array, Array]) -> None:
+        self.ids = {"workgroup_id": group, "thread_id": thread, "global_id": global_id}
         self.values: dict[Node, Node] = {}
         self.slots: dict[Slot, Slot] = {}
         self.arrays = arrays
@@ -150,6 +165,9 @@ class _Item:
 
 
 class _Coarsening:
+    #: What differs between the work-items of a thread.
+    differing: ClassVar = ("workgroup_id", "global_id")
+
     def __init__(self, kernel: Kernel, factor: int, dim: int) -> None:
         self.kernel = kernel
         self.factor = factor
@@ -163,7 +181,7 @@ class _Coarsening:
             self.rest = found[1]
             self.guards.append((found[0], found[2]))
         # in step, all of them are behind the guards
-        self.same = Sameness([*self.ahead, *self.rest], dim)
+        self.same = Sameness([*self.ahead, *self.rest], dim, self.differing)
         self.shared: list[SharedArray] = []
         self.locals: list[LocalArray] = []
 
@@ -177,15 +195,7 @@ class _Coarsening:
         self.thread = b.emit("thread_id", dim=dim)
         known = self.kernel.known_workgroup
         self.size = b.emit("workgroup_size", dim=dim) if known is None else b.const(known[dim], index)
-        start = b.emit("add", b.emit("mul", self.first, self.size), self.thread)
-        items = [_Item(self.first, start, {})]
-        for k in range(1, self.factor):
-            group = b.emit("add", self.first, b.const(k, index))
-            if known is None:
-                ahead = b.emit("mul", self.size, b.const(k, index))
-            else:
-                ahead = b.const(k * known[dim], index)
-            items.append(_Item(group, b.emit("add", start, ahead), self.copies(k)))
+        items = self.items()
         for item, slot in ((i, s) for i in items for s in self.same.varying_slots):
             item.slots[slot] = slot if item is items[0] else Slot(slot.name, slot.type)
         fast = b.emit("le", b.emit("add", self.first, by), self.groups)
@@ -200,6 +210,31 @@ class _Coarsening:
         with b.into(else_):
             self.one_by_one()
 
+    def items(self) -> list[_Item]:
+        """The work-items of a thread where all of them are there."""
+        b, known = self.out, self.kernel.known_workgroup
+        start = b.emit("add", b.emit("mul", self.first, self.size), self.thread)
+        items = [_Item(self.first, self.thread, start, {})]
+        for k in range(1, self.factor):
+            group = b.emit("add", self.first, b.const(k, index))
+            if known is None:
+                ahead = b.emit("mul", self.size, b.const(k, index))
+            else:
+                ahead = b.const(k * known[self.dim], index)
+            items.append(_Item(group, self.thread, b.emit("add", start, ahead), self.copies(k)))
+        return items
+
+    def single(self, k: Node) -> _Item:
+        """Work-item ``k`` of those that are there."""
+        b = self.out
+        group = b.emit("add", self.first, k)
+        return _Item(group, self.thread, b.emit("add", b.emit("mul", group, self.size), self.thread), {})
+
+    def there(self) -> Node:
+        """How many work-items there are."""
+        b = self.out
+        return b.emit("min", b.const(self.factor, index), b.emit("sub", self.groups, self.first))
+
     def copies(self, k: int) -> dict[Array, Array]:
         """Arrays of work-item ``k`` of the thread, and of its workgroup."""
         shared = [SharedArray(f"{s.name}.{k}", s.type, s.shape, s.loc) for s in self.kernel.shared]
@@ -213,20 +248,20 @@ class _Coarsening:
         return list(dict.fromkeys(item.values[condition] for item in items))
 
     def one_by_one(self) -> None:
-        """The kernel as it was, for each workgroup that this block has."""
+        """The kernel as it was, for one work-item of the thread after the other."""
         b = self.out
         b.loc = self.kernel.loc
-        trips = b.emit("min", b.const(self.factor, index), b.emit("sub", self.groups, self.first))
-        slot = Slot("workgroup", index)
+        trips = self.there()
+        slot = Slot("item", index)
         b.set(slot, b.const(0, index))
-        _, body, step = b.loop(counted=(slot, trips))
+        loop, body, step = b.loop(counted=(slot, trips))
+        loop.attrs["rolled"] = True
         with b.into(step):
             b.set(slot, b.emit("add", b.get(slot), b.const(1, index)))
         with b.into(body):
             k = b.get(slot)
             b.emit("break_if", b.emit("ge", k, trips))
-            group = b.emit("add", self.first, k)
-            item = _Item(group, b.emit("add", b.emit("mul", group, self.size), self.thread), {})
+            item = self.single(k)
             slots = dict.fromkeys(n.attrs["slot"] for n in walk(self.kernel.body) if n.op in ("slot_get", "slot_set"))
             for old in slots:
                 new = item.slots[old] = Slot(old.name, old.type)
@@ -253,9 +288,9 @@ class _Coarsening:
         b = self.out
         b.loc = node.loc
         op, dim = node.op, node.attrs.get("dim")
-        if op in ("workgroup_id", "global_id") and dim == self.dim:
+        if op in ("workgroup_id", "thread_id", "global_id") and dim == self.dim:
             for item in items:
-                item.values[node] = item.group if op == "workgroup_id" else item.global_id
+                item.values[node] = item.ids[op]
         elif op == "num_workgroups" and dim == self.dim:
             self.give(node, self.groups, items)
         elif op == "if":
@@ -335,6 +370,30 @@ class _Coarsening:
                     for value in values:
                         item.values[value] = b.get(next(of))
                     self.region(region[at:], [item])
+
+
+class _Packing(_Coarsening):
+    """``factor`` neighbours of a workgroup a thread; the block's threads are those of all its workgroups, in order."""
+
+    differing: ClassVar = ("thread_id", "global_id")
+
+    def items(self) -> list[_Item]:
+        b = self.out
+        known = self.kernel.known_workgroup
+        assert known is not None
+        by, threads = b.const(self.factor, index), b.const(known[self.dim] // self.factor, index)
+        self.group = b.emit("add", self.first, b.emit("tdiv", self.thread, threads))
+        self.lowest = b.emit("mul", b.emit("trem", self.thread, threads), by)
+        self.start = b.emit("add", b.emit("mul", self.first, self.size), b.emit("mul", self.thread, by))
+        return [self.single(b.const(k, index), self.copies(k) if k else {}) for k in range(self.factor)]
+
+    def single(self, k: Node, arrays: dict[Array, Array] | None = None) -> _Item:
+        b = self.out
+        return _Item(self.group, b.emit("add", self.lowest, k), b.emit("add", self.start, k), arrays or {})
+
+    def there(self) -> Node:
+        b = self.out
+        return b.select(b.emit("lt", self.group, self.groups), b.const(self.factor, index), b.const(0, index))
 
 
 def _loads_first(region: Region) -> int:

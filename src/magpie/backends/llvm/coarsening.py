@@ -17,6 +17,7 @@ of 256):
     ====================  =====  =====  =====  =====
 
 So a thread shall move about 48 bytes, not more than 16 of an array; and twice that where it also waits at barriers.
+Elements of less than 4 bytes are moved in words, where they are aligned: a thread's work-items are neighbours then.
 """
 
 from __future__ import annotations
@@ -24,12 +25,26 @@ from __future__ import annotations
 from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, SharedArray, walk
 from magpie.ir.ops import ELEMENTARY, Effect
-from magpie.passes.coarsen import can_coarsen
+from magpie.passes.coarsen import can_coarsen, can_pack, coarsen
+from magpie.records import record
 
-__all__ = ["Coarsening", "coarsening"]
+__all__ = ["NONE", "Coarsening", "coarsening"]
 
-#: Workgroups a block, and along which dimension they are adjacent.
-Coarsening = tuple[int, int]
+
+@record
+class Coarsening:
+    """Workgroups a block, along which dimension they are adjacent, and whether a thread's work-items are neighbours."""
+
+    factor: int = 1
+    dim: int = 0
+    packed: bool = False
+
+    def __call__(self, kernel: Kernel) -> Kernel:
+        """The kernel of such blocks."""
+        return coarsen(kernel, self.factor, self.dim, packed=self.packed) if self.factor > 1 else kernel
+
+
+NONE = Coarsening()
 
 _BYTES, _OF_AN_ARRAY = 48, 16
 _MOST = 8
@@ -44,24 +59,27 @@ _SHARED = 24 << 10
 # Elements that are nearer than this in each dimension are read for other work-items, too.
 _NEAR = 4
 
+_IDS = frozenset(["thread_id", "workgroup_id", "global_id"])
 _DIVISIONS = frozenset(["div", "floordiv", "mod", "tdiv", "trem", "sqrt", "rsqrt", "fmod"])
 
 
 def coarsening(kernel: Kernel, asked: int, shared_limit: int) -> Coarsening:
-    """For a prepared kernel; (1, 0) where it stays as it is. ``asked``: the number that an option says, 0 for none."""
+    """For a prepared kernel. ``asked``: the number of workgroups that an option says, 0 for none."""
     if asked == 1 or not can_coarsen(kernel):
-        return 1, 0
+        return NONE
     shared = sum(_bytes(array) for array in kernel.shared)
     dim = _dimension(kernel)
     if asked:
-        return (asked, dim) if asked * shared <= shared_limit else (1, 0)
+        if asked * shared > shared_limit:
+            return NONE
+        return Coarsening(asked, dim, can_pack(kernel, asked, dim) and _in_words(kernel, dim))
     if kernel.known_workgroup is None or not kernel.facts.noalias:
-        return 1, 0  # code for launches of any kind stays small
+        return NONE  # code for launches of any kind stays small
     if kernel.locals or any(array.dynamic for array in kernel.shared):
-        return 1, 0
+        return NONE
     found = _Counts()
     if not found.region(kernel.body, 1) or not found.moved or found.work > _WORK_A_BYTE * found.moved:
-        return 1, 0
+        return NONE
     room = 2 * _BYTES if found.waits else _BYTES
     factor = _MOST
     while factor > 1 and (
@@ -71,7 +89,47 @@ def coarsening(kernel: Kernel, asked: int, shared_limit: int) -> Coarsening:
         or (shared and factor * shared > _SHARED)
     ):
         factor //= 2
-    return factor, dim if factor > 1 else 0
+    return Coarsening(factor, dim, can_pack(kernel, factor, dim) and _in_words(kernel, dim)) if factor > 1 else NONE
+
+
+def _in_words(kernel: Kernel, dim: int) -> bool:
+    """Whether neighbours along ``dim`` load and store neighbours, in arrays that are aligned, and some elements have
+    less than 4 bytes: then those of a thread are moved together."""
+    small = False
+    facts = kernel.facts
+    for node in walk(kernel.body):
+        if node.op not in ("load", "store") or not isinstance(node.attrs["array"], Buffer):
+            continue
+        array: Buffer = node.attrs["array"]
+        indices = node.args[: array.rank]
+        small |= array.type.itemsize < 4
+        if not any(_follows(i, dim) for i in indices):
+            continue
+        root = _place(indices[-1])[0]
+        adjacent = (
+            root.op == "global_id" and root.attrs["dim"] == dim and not any(_follows(i, dim) for i in indices[:-1])
+        )
+        if not adjacent or array.name not in facts.aligned or array.name not in facts.contiguous:
+            return False
+    return small
+
+
+def _follows(value: Node, dim: int | None = None) -> bool:
+    """Whether a value may follow from a work-item's ids, along ``dim`` or any dimension."""
+    todo: list[Node] = [value]
+    seen: set[Node] = set()
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op in _IDS:
+            if dim is None or node.attrs["dim"] == dim:
+                return True
+        elif not node.info.pure:
+            return True
+        todo += node.args
+    return False
 
 
 def _dimension(kernel: Kernel) -> int:
@@ -124,6 +182,8 @@ class _Counts:
     def access(self, node: Node, times: int) -> None:
         self.accesses += times
         array: Array = node.attrs["array"]
+        if not any(_follows(i) for i in node.args[: array.rank]):
+            return  # one element for all
         parts = [_place(i) for i in node.args[: array.rank]]
         here = tuple(offset for _, offset in parts)
         others = self._places.setdefault((array, node.op, tuple(root for root, _ in parts)), [])

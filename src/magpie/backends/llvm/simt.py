@@ -255,6 +255,8 @@ class Simt(ABC):
         Its own limit counts instructions before they are combined, of which an address has many; the trips here do not
         depend on it. What is unrolled reads neighbours at constant distances, which become wide accesses.
         """
+        if node.attrs.get("rolled"):
+            return '!"llvm.loop.unroll.disable"'
         trips = _constant_trips(node)
         size = _straight_size(node.regions)
         if trips is None or trips < 2 or size is None:

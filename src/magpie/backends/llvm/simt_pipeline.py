@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from magpie.backends.base import Options
-from magpie.backends.llvm.coarsening import Coarsening, coarsening
+from magpie.backends.llvm.coarsening import NONE, Coarsening, coarsening
 from magpie.backends.llvm.codegen import CodegenError
 from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_kernel import DeviceKernel
 from magpie.backends.llvm.worker import WorkerCrash
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.ir.nodes import Kernel
-from magpie.passes.coarsen import coarsen
 
 __all__ = ["check_intrinsics", "check_shared", "emitted_kernel", "generated", "ready_kernel", "show_kernel"]
 
@@ -48,16 +47,16 @@ def emitted_kernel(kernel: Kernel, options: Options, make: Callable[[Kernel, Mod
     """
     ready, module = ready_kernel(kernel, options), Module()
     plain = make(ready, module, "")
-    factor, dim = _coarsening(ready, options, shared)
-    if factor > 1:
-        coarse = make(coarsen(ready, factor, dim), module, f"_by{factor}")
+    chosen = _coarsening(ready, options, shared)
+    if chosen.factor > 1:
+        coarse = make(chosen(ready), module, f"_by{chosen.factor}")
         plain.info["coarse"] = {name: coarse.info[name] for name in _OWN}
-        plain.info["coarse"] |= {"factor": factor, "dim": dim, "always": options.coarsen > 1}
+        plain.info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
     return plain
 
 
 def _coarsening(ready: Kernel, options: Options, shared: int) -> Coarsening:
-    return (1, 0) if options.checked else coarsening(ready, options.coarsen, shared)
+    return NONE if options.checked else coarsening(ready, options.coarsen, shared)
 
 
 def check_shared(kernel: Kernel, emitted: DeviceKernel, limit: int, arch: str, code: str) -> None:
@@ -99,5 +98,4 @@ def show_kernel(kernel: Kernel, options: Options, stage: str, shared: int) -> st
     if stage not in ("prepared", "coarse"):
         return None
     ready = ready_kernel(kernel, options)
-    factor, dim = (1, 0) if stage == "prepared" else _coarsening(ready, options, shared)
-    return print_kernel(coarsen(ready, factor, dim) if factor > 1 else ready)
+    return print_kernel(ready if stage == "prepared" else _coarsening(ready, options, shared)(ready))
