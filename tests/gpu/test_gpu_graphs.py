@@ -101,6 +101,24 @@ def test_gpu_torch_tensors_are_part_of_a_graph():
     assert torch.equal(y, 4 * x)
 
 
+def test_gpu_launches_are_part_of_a_graph_that_torch_records():
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(1000, device="cuda", dtype=torch.float32), torch.zeros(1000, device="cuda")
+    saxpy[4, 256](2.0, x, y)  # a kernel is loaded before, as with all of torch's graphs
+    torch.cuda.synchronize()
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        y.mul_(0.5)
+        for _ in range(3):
+            saxpy[4, 256](2.0, x, y)
+        z = y + 1
+    torch.cuda.synchronize()
+    assert torch.equal(y, 2 * x)
+    g.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(y, 7 * x) and torch.equal(z, 7 * x + 1)
+
+
 @pytest.mark.parametrize("memory", ["unified", "staging", "cached"])
 def test_gpu_memory_that_the_host_sees(memory):
     x = mp.asarray(np.arange(N, dtype=np.float32), device="cuda", memory=memory)

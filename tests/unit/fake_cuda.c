@@ -73,6 +73,7 @@ int cuEventElapsedTime(float *ms, void *a, void *b) { *ms = 2.5f; return 0; }
 int cuEventDestroy_v2(void *e) { return 0; }
 int cuStreamBeginCapture_v2(void *s, int mode) { NOTE("%p mode %d", s, mode); return begin_capture(s); }
 int cuStreamGetCaptureInfo_v2(void *s, int *status, uint64_t *id, void **graph, void ***nodes, size_t *count) { return capture_info(s, status, nodes, count); }
+int cuStreamIsCapturing(void *s, int *status) { *status = captured && s == captured_stream; return 0; }
 int cuStreamEndCapture(void *s, struct graph **g) { int code = end_capture(s, g); NOTE("%p", s); return code; }
 int cuGraphInstantiateWithFlags(struct graph **e, struct graph *g, unsigned long long f) { NOTE("%d nodes", g->count); return instantiate(e, g); }
 int cuGraphLaunch(struct graph *e, void *s) { NOTE("%p", s); return run_graph(e); }

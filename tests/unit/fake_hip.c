@@ -74,6 +74,7 @@ int hipEventElapsedTime(float *ms, void *a, void *b) { *ms = 2.5f; return 0; }
 int hipEventDestroy(void *e) { return 0; }
 int hipStreamBeginCapture(void *s, int mode) { NOTE("%p mode %d", s, mode); return begin_capture(s); }
 int hipStreamGetCaptureInfo_v2(void *s, int *status, uint64_t *id, void **graph, void ***nodes, size_t *count) { return capture_info(s, status, nodes, count); }
+int hipStreamIsCapturing(void *s, int *status) { *status = captured && s == captured_stream; return 0; }
 int hipStreamEndCapture(void *s, struct graph **g) { int code = end_capture(s, g); NOTE("%p", s); return code; }
 int hipGraphInstantiateWithFlags(struct graph **e, struct graph *g, unsigned long long f) { NOTE("%d nodes", g->count); return instantiate(e, g); }
 int hipGraphLaunch(struct graph *e, void *s) { NOTE("%p", s); return run_graph(e); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 import numpy as np
@@ -265,6 +266,28 @@ def test_a_gpu_captures_a_stream_of_its_own_and_launches_once(cuda):
     assert cuda.names() == ["cuStreamBeginCapture_v2", "cuLaunchKernel", "cuStreamEndCapture", "cuGraphExecKernelNodeSetParams"]
     g()
     assert y.to_numpy().tolist() == [1, 6, 5 * 5 + 1, 5 * 6 + 1, *(5 * WANT[4:] + 1)]
+
+
+def test_a_graph_that_another_library_records_has_launches_on_its_arrays(cuda):
+    x, y = WANT.copy(), np.zeros(10, np.float32)
+    saxpy = make_saxpy()
+    arguments = (2.0, gpu_standin.Other(x, stream=0x99), gpu_standin.Other(y, stream=0x99))
+    saxpy[1, 64](*arguments)
+    y[:] = 0
+    cuda.clear()
+    stream, graph = ctypes.c_void_p(0x99), ctypes.c_void_p()
+    cuda.library.cuStreamBeginCapture_v2(stream, 0)
+    for _ in range(4):
+        saxpy[1, 64](*arguments)
+    cuda.library.cuStreamEndCapture(stream, ctypes.byref(graph))
+    assert [c for c in cuda.names() if not c.startswith("cuPointer")] == [
+        "cuStreamBeginCapture_v2",
+        *["cuLaunchKernel"] * 4,
+        "cuStreamEndCapture",
+    ]
+    assert all("stream 0x99" in c for c in cuda.calls() if c.startswith("cuLaunch")) and not y.any()
+    cuda.library.cuGraphLaunch(graph, stream)
+    assert np.array_equal(y, 8 * WANT)
 
 
 def test_a_capture_that_fails_ends(cuda):

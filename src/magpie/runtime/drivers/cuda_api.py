@@ -70,6 +70,7 @@ _FUNCTIONS = {
     "launch_cooperative": Function("cuLaunchCooperativeKernel", (_ptr, *(_uint,) * 7, _ptr, _ptr)),
     "resident_blocks": Function("cuOccupancyMaxActiveBlocksPerMultiprocessor", (_P(_int), _ptr, _int, _size)),
     "begin_capture": Function("cuStreamBeginCapture_v2", (_ptr, _int), optional=True),
+    "is_capturing": Function("cuStreamIsCapturing", (_ptr, _P(_int)), optional=True),
     "capture_info": Function("cuStreamGetCaptureInfo_v2", (_ptr, *(_ptr,) * 5), optional=True),
     "end_capture": Function("cuStreamEndCapture", (_ptr, _P(_ptr)), optional=True),
     "instantiate_graph": Function("cuGraphInstantiateWithFlags", (_P(_ptr), _ptr, ctypes.c_uint64), optional=True),

@@ -69,6 +69,7 @@ _FUNCTIONS = {
     # Its parameters are made once for a launch: see `gpu.launch`.
     "launch": Function("hipModuleLaunchKernel", (_ptr, *(_uint,) * 7, _ptr, _ptr, _ptr)),
     "begin_capture": Function("hipStreamBeginCapture", (_ptr, _int), optional=True),
+    "is_capturing": Function("hipStreamIsCapturing", (_ptr, _P(_int)), optional=True),
     "capture_info": Function("hipStreamGetCaptureInfo_v2", (_ptr, *(_ptr,) * 5), optional=True),
     "end_capture": Function("hipStreamEndCapture", (_ptr, _P(_ptr)), optional=True),
     "instantiate_graph": Function("hipGraphInstantiateWithFlags", (_P(_ptr), _ptr, ctypes.c_uint64), optional=True),

@@ -31,6 +31,7 @@ _KEPT = 64 << 20
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, and hipHostMalloc's
 # A stream that does not wait for the default one, nor that for it: CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
 _NON_BLOCKING = 1
+_CAPTURING = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE, hipStreamCaptureStatusActive
 _PEER_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, hipErrorPeerAccessAlreadyEnabled
 # CUDA_ERROR_NO_DEVICE, and what HIP's initialisation says where there is none
 _NO_DEVICE = frozenset({100, 101})
@@ -358,6 +359,11 @@ class GpuDriver(Driver):
     def _close(self, by: int) -> None:
         with self._lock:
             self.closed.value += by
+
+    def captures(self, stream: int) -> bool:
+        """Whether another library records a graph from what is queued in this stream of its own."""
+        ask, status = self.api.functions.get("is_capturing"), ctypes.c_int()
+        return ask is not None and ask(stream, ctypes.byref(status)) == 0 and status.value == _CAPTURING
 
     def wait(self, device: int, waiting: int, other_device: int, other: int) -> None:
         """Work that is queued from now on in a stream waits for what another stream, perhaps elsewhere, has queued."""

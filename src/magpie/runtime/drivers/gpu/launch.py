@@ -178,9 +178,13 @@ class GpuKernel:
             pointers = (ctypes.c_void_p * max(1, len(offsets)))(*(start + at for at in offsets))
             return data, argument(ctypes.addressof(pointers)), pointers
 
-        def ordered(pointers: Any) -> int:
+        def ordered(pointers: Any, address: int) -> int:
             """A launch that is ordered with streams of other libraries."""
             others = driver.followed()
+            capturing = next(filter(driver.captures, others), None) if not stream else None
+            if capturing is not None:  # what the library records now is to have this launch, in that very stream
+                start, head, made, end = launcher(self, entry.function, grid, block, dynamic, capturing)
+                return start(*head, made(address), end)
             for other in others:
                 driver.wait(device, stream, device, other)
             code: int = launch(*fixed, pointers, none)
@@ -202,7 +206,7 @@ class GpuKernel:
             if many or thread.device != device:
                 enter(device)
             last[0] = kernel
-            code = ordered(mine[1]) if thread.streams else launch(*fixed, mine[1], none)
+            code = ordered(mine[1], ctypes.addressof(mine[2])) if thread.streams else launch(*fixed, mine[1], none)
             free.append(mine)
             if code:
                 raise driver.failed(code, f"launching kernel {kernel!r}")
