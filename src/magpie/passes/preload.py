@@ -33,6 +33,11 @@ _FIXED = ("atomic_cas", "atomic_load", "atomic_store", "fence", "trap")
 _WRITES = (Effect.WRITE, Effect.ATOMIC)
 
 
+def _writes(node: Node) -> bool:
+    """Whether a node writes to an array; memory of `malloc` is no part of any."""
+    return node.info.effect in _WRITES and "array" in node.attrs
+
+
 def preload(kernel: Kernel, plan: Plan) -> Kernel:
     """A prepared kernel, with or without `trip_count`, whose loops are unrolled as ``plan`` says."""
     factors: dict[Node, int] = {}
@@ -65,7 +70,7 @@ class _Loop:
         effects = {n.info.effect for n in self.inside}
         if Effect.CROSS_LANE in effects or any(n.info.effect is Effect.SYNC or n.op in _FIXED for n in self.inside):
             return
-        self.writes = [n for n in self.inside if n.info.effect in _WRITES]
+        self.writes = [n for n in self.inside if _writes(n)]
         movable: set[Node] = set()
         before: set[Array] = set()  # written so far in this trip
         for node in nodes:
@@ -73,7 +78,7 @@ class _Loop:
                 movable.add(node)
                 if node.op == "load":
                     self.loads.append(node)
-            before |= {n.attrs["array"] for n in walk([node]) if n.info.effect in _WRITES}
+            before |= {n.attrs["array"] for n in walk([node]) if _writes(n)}
         todo = list(self.loads)
         while todo:
             node = todo.pop()
