@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import Type
-from magpie.errors import GpuError, GpuErrorKind, LaunchValueError
+from magpie.errors import GpuError, GpuErrorKind
 from magpie.frontend.python.annotations import Parameter
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.buffer import Buffer, freed_error, running
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from magpie.runtime.driver import Allocation
 
 __all__ = ["staged_function"]
+
+# A stretch of memory begins at the same place of a line there as here.
+_LINE = 64
 
 
 def staged_function(
@@ -58,11 +61,13 @@ def staged_function(
         try:
             if any(b._key is FREED for b in buffers):
                 raise freed_error()
+            host_at = [n for n, _ in buffers_at if type(values[n]) is not Buffer]
+            host = [(values[n], parameters[n].name, n in written_at) for n in host_at]
+            copied = iter(stage.put(host))
             for p, value, type_ in zip(parameters, values, types, strict=True):
                 field = fields.get(p.name)
                 if isinstance(field, BufferField):
-                    written = field.access in ("write", "read_write")
-                    words += value._words if type(value) is Buffer else stage.put(value, p.name, written)
+                    words += value._words if type(value) is Buffer else next(copied)
                 elif field is not None:
                     assert type_ is not None
                     words.append(convert(value, type_, p.name))
@@ -87,56 +92,113 @@ class _Stage:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        # (host array, its contiguous form, device memory, name, written)
-        self.copies: list[tuple[Any, Any, Allocation, str, bool]] = []
+        self.memory: list[Allocation] = []
+        self.back: list[Callable[[], None]] = []  # each copies something the kernel wrote
 
-    def put(self, array: Any, name: str, written: bool) -> tuple[int, ...]:
-        """Copy an array to the device; its words there, in C order."""
+    def put(self, arrays: Sequence[tuple[Any, str, bool]]) -> list[tuple[int, ...]]:
+        """Copy arrays (each with its name and whether it is written) to the device; the words of each there.
+
+        An array of its own gets a compact copy, in C order. Arrays that overlap where one is written are one stretch
+        of memory there too, with the strides that they have here.
+        """
+        found: list[tuple[int, ...]] = [()] * len(arrays)
+        for group in _groups(arrays):
+            members = [arrays[n] for n in group]
+            same = all(_same(array, members[0][0]) for array, _, _ in members)
+            for n, words in zip(group, (self.compact if same else self.stretch)(members), strict=True):
+                found[n] = words
+        return found
+
+    def allocate(self, size: int) -> int:
+        """Device memory until the launch is done."""
+        self.memory.append(self.device.driver.borrow(self.device.index, max(1, size)))
+        return self.memory[-1].address
+
+    def compact(self, members: Sequence[tuple[Any, str, bool]]) -> list[tuple[int, ...]]:
+        """One copy, without gaps, of an array that stands for one parameter or several."""
         import numpy as np
 
-        for n, (other, data, allocation, other_name, other_written) in enumerate(self.copies):
-            same = array.shape == other.shape and array.strides == other.strides and array.itemsize == other.itemsize
-            if not same or array.ctypes.data != other.ctypes.data:
-                if not (written or other_written) or not np.may_share_memory(array, other):
-                    continue
-                low, high = host_span(array, array.ctypes.data)
-                other_low, other_high = host_span(other, other.ctypes.data)
-                if low < other_high and other_low < high:
-                    raise LaunchValueError(
-                        f"arguments {other_name!r} and {name!r} overlap, and copies on {self.device.id} would not",
-                        backend=self.device.backend,
-                        diagnostic="MPG_LAUNCH_1020",
-                        help="pass the whole array once, and offsets; or pass copies",
-                    )
-                continue
-            self.copies[n] = (other, data, allocation, other_name, other_written or written)
-            return _words(allocation.address, array.shape)
-        data = np.ascontiguousarray(array)
         driver, index = self.device.driver, self.device.index
-        allocation = driver.borrow(index, max(1, data.nbytes))
-        self.copies.append((array, data, allocation, name, written))
-        driver.copy_in(index, allocation.address, data.ctypes.data, data.nbytes)
-        return _words(allocation.address, array.shape)
+        array = members[0][0]
+        data = np.ascontiguousarray(array)
+        address = self.allocate(data.nbytes)
+        driver.copy_in(index, address, data.ctypes.data, data.nbytes)
+
+        def back() -> None:
+            inside = np.shares_memory(array, data)
+            whole = data if inside else np.empty_like(data)
+            driver.copy_out(index, whole.ctypes.data, address, whole.nbytes)
+            if not inside:
+                array[...] = whole
+
+        if any(written for _, _, written in members):
+            self.back.append(back)
+        return [_words(address, array.shape)] * len(members)
+
+    def stretch(self, members: Sequence[tuple[Any, str, bool]]) -> list[tuple[int, ...]]:
+        """One copy of all memory from the first byte of overlapping arrays to their last."""
+        import numpy as np
+
+        driver, index = self.device.driver, self.device.index
+        spans = [_span(array) for array, _, _ in members]
+        low, high = min(a for a, _ in spans), max(b for _, b in spans)
+        start = self.allocate(high - low + _LINE)
+        start += (low - start) % _LINE  # every element is aligned as it is here
+        driver.copy_in(index, start, low, high - low)
+
+        def back() -> None:
+            whole = np.empty(high - low, np.uint8)
+            driver.copy_out(index, whole.ctypes.data, start, high - low)
+            for array, _, written in members:
+                if written:  # its elements only: what lies between them may have changed here
+                    at = array.ctypes.data - low
+                    array[...] = np.ndarray(array.shape, array.dtype, whole.data, at, array.strides)
+
+        self.back.append(back)
+        found = []
+        for array, name, _ in members:
+            address, *rest = numpy_support().words(array, name)
+            found.append((address - low + start, *rest))
+        return found
 
     def take_back(self) -> None:
         """Copy what the kernel wrote."""
-        import numpy as np
-
-        driver, index = self.device.driver, self.device.index
-        if any(written for *_, written in self.copies):
-            driver.synchronize(index)
-        for array, data, allocation, _, written in self.copies:
-            if written and np.shares_memory(array, data):
-                driver.copy_out(index, data.ctypes.data, allocation.address, data.nbytes)
-            elif written:
-                back = np.empty_like(data)
-                driver.copy_out(index, back.ctypes.data, allocation.address, back.nbytes)
-                array[...] = back
+        if self.back:
+            self.device.driver.synchronize(self.device.index)
+        for back in self.back:
+            back()
 
     def free(self) -> None:
         """Give the copies' memory back."""
-        for _, _, allocation, _, _ in self.copies:
+        for allocation in self.memory:
             self.device.driver.give_back(self.device.index, allocation)
+
+
+def _span(array: Any) -> tuple[int, int]:
+    return host_span(array, array.ctypes.data)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    there = a.ctypes.data == b.ctypes.data
+    return bool(there and a.shape == b.shape and a.strides == b.strides and a.itemsize == b.itemsize)
+
+
+def _groups(arrays: Sequence[tuple[Any, str, bool]]) -> list[list[int]]:
+    """Numbers of arrays that have one copy together: the same array, and arrays that overlap one that is written."""
+    spans = [_span(array) for array, _, _ in arrays]
+    groups: list[list[int]] = []
+    for n, (array, _, written) in enumerate(arrays):
+        low, high = spans[n]
+
+        def joins(m: int, array: Any = array, low: int = low, high: int = high, written: bool = written) -> bool:
+            other, _, other_written = arrays[m]
+            overlap = low < spans[m][1] and spans[m][0] < high
+            return overlap and (written or other_written or _same(array, other))
+
+        joined = [g for g in groups if any(joins(m) for m in g)]
+        groups = [g for g in groups if g not in joined] + [[*(m for g in joined for m in g), n]]
+    return groups
 
 
 def _words(address: int, shape: tuple[int, ...]) -> tuple[int, ...]:

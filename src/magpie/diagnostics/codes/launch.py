@@ -219,15 +219,6 @@ _d(
     """,
 )
 _d(
-    "MPG_LAUNCH_1020",
-    ERROR,
-    "Overlapping arrays",
-    """
-    Two arguments share memory in a way that the device cannot honour: it copies arrays to its own memory, and would
-    make two out of one. Pass one array and offsets, or copies.
-    """,
-)
-_d(
     "MPG_LAUNCH_1021",
     ERROR,
     "Subgroup size that the device does not have",
