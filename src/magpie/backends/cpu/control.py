@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from magpie.backends.cpu.distances import trips_of_lanes
 from magpie.backends.cpu.gang import GangBase, Storage
 from magpie.backends.cpu.guards import check, promising
 from magpie.backends.cpu.plain import plain
-from magpie.backends.cpu.polling import Strip, close_strip, open_strip, poll_cancel
+from magpie.backends.cpu.polling import Strip, close_strip, cut, open_strip, poll_cancel
 from magpie.backends.cpu.values import Mask, Value
 from magpie.backends.llvm.emitter import Block, constant, element
 from magpie.dtypes import DType
@@ -341,24 +342,40 @@ class ControlMixin(GangBase):
         if node in shapes.skips or any(n in shapes.leaks or n.op in ("break_if", "break") for n in rest):
             return
         header, more, tail, masked = c.block("full"), c.block("trip"), c.block("step"), c.block("ragged")
+        known, strip, over = trips_of_lanes(self, node), None, masked
+        if known is not None:
+            over, limit = c.block("over"), known.all
+            if self.env.polling:
+                strip = cut(self.env, node, known.all, known.counter, body[at].args[0])
+                limit = strip.limit
         before = dict(self.map)
         c.br(header)
         c.place(header)
         for n in body[:at]:
             self.visit(n)
-        assumed: dict[Node, bool] = {}
-        c.cbr(check(self, body[at].args[0], False, assumed), more, masked)
+        if known is None:
+            on = check(self, body[at].args[0], False, {})
+        else:
+            on = c.op(f"icmp slt i64 {c.op(f'load i64, ptr {known.counter}')}, {limit}")
+        c.cbr(on, more, over if strip is None else strip.end)
         c.place(more)
         self.frames.append(LoopFrame(node, tail, exit_, self.depth))
         self.region(body, at + 1)
         c.br(tail)
         c.place(tail)
         self.region(step)
-        self.poll(node)
+        if known is None:
+            self.poll(node)
         c.br(header)
         self.frames.pop()
         self.stopped = False
         self.map = before
+        if strip is not None:
+            close_strip(self.env, strip, over)
+        if known is not None:
+            c.place(over)
+            k = c.op(f"load i64, ptr {known.counter}")
+            c.cbr(c.op(f"icmp slt i64 {k}, {known.any}"), masked, exit_)
         c.place(masked)
 
     @property

@@ -24,6 +24,8 @@ from magpie.passes.narrow_index import Ranges, full
 
 __all__ = ["LEAVES", "Coordinates", "Env", "GangBase", "Storage", "exact_line"]
 
+# Differences of integers up to this far from zero do not wrap.
+_NEAR = 1 << 62
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 # Integer ops that give the same low 32 bits, and whose result is right wherever it and the operands fit.
 _NARROW = frozenset(
@@ -343,8 +345,10 @@ class GangBase:
             return None
         c = self.c
         ax, bx = (v.text if v.elem == "i64" else c.op(f"sext {v.elem} {v.text} to i64") for v in (a, b))
-        # saturating: the uniform side may be anything
-        d = self.scalar.intrinsic("ssub.sat", "i64", [bx, ax])
+        if all(low >= -_NEAR and high <= _NEAR for low, high in (ranges.of(x), ranges.of(y))):
+            d = c.op(f"sub i64 {bx}, {ax}")
+        else:  # a uniform side may be anything
+            d = self.scalar.intrinsic("ssub.sat", "i64", [bx, ax])
         return d, step
 
     def compare(self, node: Node, args: list[Value]) -> Value:

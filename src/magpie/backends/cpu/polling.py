@@ -14,7 +14,7 @@ from magpie.backends.cpu.values import Value
 from magpie.backends.llvm.emitter import Block
 from magpie.ir.nodes import Node, walk
 
-__all__ = ["Strip", "close_strip", "open_strip", "poll_cancel"]
+__all__ = ["Strip", "close_strip", "cut", "open_strip", "poll_cancel"]
 
 _TRIPS = 1 << 16
 # A trip with a loop of its own takes longer.
@@ -71,19 +71,29 @@ def open_strip(env: Env, loop: Node, trips: Value, pointer: str) -> Strip | None
         and test.args[0].op == "slot_get"
         and test.args[0].attrs["slot"] is slot
     )
-    nested = any(n.op == "loop" for n in walk(body))
-    most = _OUTER_TRIPS if nested else _TRIPS
-    if test is None or not own or trips.kind != 0 or (not trips.text.startswith("%") and int(trips.text) <= most):
+    if test is None or not own or trips.kind != 0:
         return None
-    c = env.code
+    if not trips.text.startswith("%") and int(trips.text) <= _most(loop):
+        return None
+    return cut(env, loop, trips.text, pointer, test)
+
+
+def cut(env: Env, loop: Node, trips: str, pointer: str, test: Node) -> Strip:
+    """Begin the strips of a loop that goes on while the scalar at ``pointer`` is below ``trips``."""
+    c, most = env.code, _most(loop)
     start, end = c.block("strip"), c.block("strip.end")
     c.br(start)
     c.place(start)
     k = c.op(f"load i64, ptr {pointer}")
-    left = c.op(f"sub i64 {trips.text}, {k}")
-    short = c.op(f"icmp ult i64 {left}, {most}")
+    left = c.op(f"sub i64 {trips}, {k}")
+    short = c.op(f"icmp slt i64 {left}, {most}")
     step = c.op(f"select i1 {short}, i64 {left}, i64 {most}")
-    return Strip(start, end, c.op(f"add i64 {k}, {step}"), pointer, trips.text, test)
+    return Strip(start, end, c.op(f"add i64 {k}, {step}"), pointer, trips, test)
+
+
+def _most(loop: Node) -> int:
+    """Trips of a strip."""
+    return _OUTER_TRIPS if any(n.op == "loop" for n in walk(loop.regions[0])) else _TRIPS
 
 
 def close_strip(env: Env, strip: Strip, exit_: Block) -> None:
