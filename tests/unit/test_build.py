@@ -82,7 +82,9 @@ def test_vectorised_at_every_level(kernel):
     width = kernel.compile().info["gang"]
     for opt, text in listings.items():
         if codegen.host_target().is_x86:
-            packed = re.findall(r"^\s+v?(?:mul|add|fmadd\w*|padd|psub|psra|psrl|psll)(?:ps|[dq])\s.*[xyz]mm", text, re.M)
+            packed = re.findall(
+                r"^\s+v?(?:mul|add|fmadd\w*|padd|psub|psra|psrl|psll)(?:ps|[dq])\s.*[xyz]mm", text, re.M
+            )
         else:
             packed = re.findall(r"^\s+f?(?:mul|add|mla|sub)\s+v\d+\.", text, re.M)
         assert packed, f"{opt}: no instruction works on several lanes"
@@ -170,6 +172,10 @@ def test_checked_code_is_another(build, tmp_path):
     assert checked != (tmp_path / "out" / "scale.cpu.o").read_bytes() and plain != checked
 
 
+def twice(x):
+    x[mp.global_id(0)] *= 2.0
+
+
 def test_build_for_several_architectures(tmp_path):
     file = tmp_path / "k.py"
     file.write_text(
@@ -190,6 +196,17 @@ def test_build_for_several_architectures(tmp_path):
     assert not list(tmp_path.glob("*gfx*"))
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0 and ".target sm_70" in (tmp_path / "twice.ptx.ptx").read_text()
+    both = ["build", str(file), "--backend", "cuda,hip", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, [*both, "--arch", "ptx=sm_100,hip=gfx1100"])
+    assert done.exit_code == 0 and (tmp_path / "twice.hip.gfx1100.hsaco").read_bytes()[:4] == b"\x7fELF"
+    assert ".target sm_100" in (tmp_path / "twice.ptx.sm_100.ptx").read_text()
+    done = CliRunner().invoke(app, both)
+    assert done.exit_code == 0 and (tmp_path / "twice.hip.hsaco").exists()
+    default = mp.kernel(twice).compile(mp.Array[mp.f32, 1], backend="hip")
+    assert (
+        default.info["arch"] == "gfx1030"
+        and mp.kernel(twice).compile(mp.Array[mp.f32, 1], backend="ptx").info["arch"] == "sm_70"
+    )
     done = CliRunner().invoke(app, [*words, "--arch", "sm_12"])
     assert done.exit_code == 1 and "MPG_PTX_2002" in done.output
     done = CliRunner().invoke(app, [*words, "--arch", "=sm_90"])

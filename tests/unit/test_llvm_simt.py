@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import magpie as mp
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.loader import load_object
 from magpie.backends.llvm import codegen
@@ -18,6 +21,8 @@ from magpie.ir.builder import Builder
 from magpie.ir.layout import compute_layout
 from magpie.ir.nodes import Array, Buffer, Kernel, LocalArray, Node, Scalar, Slot
 from magpie.passes import prepare
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class HostItem(Simt):
@@ -118,3 +123,27 @@ def test_local_arrays_atomics_and_halves() -> None:
 def test_leaves_of_a_struct_element(path: tuple[int, ...], offset: int) -> None:
     pair = StructType.build("pair", [("a", i32), ("b", index)])
     assert leaf_offset(Buffer("x", pair, 1), path) == (pair.fields[path[0]].type, offset, 16)
+
+
+# --- LLVM ----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("version", "good"), [("0.47.0", False), ("0.48.0", True), ("0.50.1", True), ("0.51.0rc1", False)]
+)
+def test_versions_of_llvmlite(monkeypatch, version, good):
+    monkeypatch.setattr(codegen, "llvm_version", lambda: version)
+    if good:
+        codegen.check_llvmlite()
+        return
+    with pytest.raises(
+        mp.GpuError, match=f"llvmlite {version} is installed, and Magpie works with 0.48 to 0.50"
+    ) as caught:
+        codegen.check_llvmlite()
+    assert caught.value.kind is mp.GpuErrorKind.BackendUnavailable
+    assert caught.value.help == "pip install 'llvmlite>=0.48,<0.51'"
+
+
+def test_the_package_asks_for_the_versions_that_are_checked():
+    asked = re.search(r'"llvmlite>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert asked is not None
+    oldest, beyond = (tuple(map(int, v.split("."))) for v in asked.groups())
+    assert oldest == codegen._OLDEST and beyond == (codegen._NEWEST[0], codegen._NEWEST[1] + 1)

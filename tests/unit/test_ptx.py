@@ -393,3 +393,15 @@ def test_short_loops_become_straight_code_with_wide_reads():
     # the first product is added to zero
     assert text.count("ld.shared.v4") == 4 and text.count("fma.rn.f32") == 15
     assert "bra" not in text
+
+
+def test_the_ptx_version_is_the_least_that_knows_the_architecture():
+    # What ptxas 12.9, the one on PyPI that takes sm_70, reads.
+    assert all(a.ptx <= 88 for a in ARCHS.values())
+
+    @mp.kernel
+    def plain(x: mp.Array[mp.f32, 1]):
+        x[mp.global_id(0)] = 1.0
+
+    for name, least in (("sm_70", "6.0"), ("sm_80", "7.0"), ("sm_90", "7.8"), ("sm_100", "8.6")):
+        assert f".version {least}" in plain.compile(backend="ptx", arch=name).text

@@ -76,7 +76,8 @@ def check(
 def build(
     file: _File,
     backend: Annotated[
-        str, typer.Option("--backend", "-b", metavar="ID", help="Compile for this backend: cpu, cuda, hip, ...")
+        str,
+        typer.Option("--backend", "-b", metavar="ID", help="Compile for this backend: cpu, cuda, ...; several: cuda,hip."),
     ] = "cpu",
     opt: Annotated[
         str | None,
@@ -88,7 +89,7 @@ def build(
     ] = None,
     arch: Annotated[
         str,
-        typer.Option("--arch", metavar="ARCH", help="For this architecture: sm_90, or ptx=sm_80,ptx=sm_90 for two."),
+        typer.Option("--arch", metavar="ARCH", help="For this architecture: sm_90; several: ptx=sm_80,ptx=sm_90,hip=gfx1100."),
     ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where files are written.")] = Path("."),
     checked: Annotated[

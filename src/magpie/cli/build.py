@@ -30,9 +30,11 @@ def build_command(
     """Compile every kernel of ``file`` that has full annotations; 1 if one has an error.
 
     Writes NAME.BACKEND.EXTENSION into ``out`` for each, and NAME.BACKEND.STAGE for the stages in ``emit``; with
-    ``arch``, NAME.BACKEND.ARCH and so on for each architecture. Nothing is written of a kernel that has an error.
+    ``arch``, NAME.BACKEND.ARCH and so on for each architecture. ``backend`` is one, or several with commas between.
+    Nothing is written of a kernel that has an error.
     """
-    wanted = architectures(arch, backend)
+    backends = list(dict.fromkeys(part.strip() for part in backend.split(",") if part.strip()))
+    wanted = [(each, target) for each in backends for target in architectures(arch, each)]
     with argv_of(file, []):
         kernels = kernels_in(file)
     if kernels is None:
@@ -44,13 +46,13 @@ def build_command(
             continue
         try:
             files, sizes = {}, []
-            for target in wanted:
-                artifact = kernel.compile(backend=backend, arch=target, opt=opt, checked=checked)
+            for each, target in wanted:
+                artifact = kernel.compile(backend=each, arch=target, opt=opt, checked=checked)
                 stem = ".".join(filter(None, (name, artifact.backend, target)))
                 files[out / f"{stem}{artifact.extension}"] = artifact.blob
                 sizes.append(len(artifact.blob))
                 for stage in emit:
-                    text = kernel.inspect(stage, backend=backend, opt=opt, arch=target)
+                    text = kernel.inspect(stage, backend=each, opt=opt, arch=target)
                     files[out / f"{stem}.{stage}"] = text.encode()
         except CompileError as error:
             show_diagnostics(error.diagnostics)

@@ -16,12 +16,14 @@ import sys
 import threading
 from typing import Any, Literal
 
+from magpie.errors import GpuError, GpuErrorKind
 from magpie.hashing import digest
 from magpie.records import record
 
 __all__ = [
     "CodegenError",
     "HostTarget",
+    "check_llvmlite",
     "compile_object",
     "emit_assembly",
     "function_attributes",
@@ -35,6 +37,9 @@ __all__ = [
     "start_preload",
     "target_machine",
 ]
+
+# Versions that come with LLVM 22, whose language the generated text is in; pyproject.toml says the same.
+_OLDEST, _NEWEST = (0, 48), (0, 50)
 
 # llvmlite locks each C call; a compile is a dozen of them on one shared target machine, so it takes a lock of its own.
 _lock = threading.RLock()
@@ -88,9 +93,24 @@ class HostTarget:
         return self.architecture in ("x86_64", "amd64")
 
 
+def check_llvmlite() -> None:
+    """Raises GpuError BackendUnavailable for a version of llvmlite that the generated text is not written for."""
+    found = llvm_version()
+    numbers = tuple(int(n) for n in re.findall(r"\d+", found)[:2])
+    if found and not _OLDEST <= numbers <= _NEWEST:
+        oldest, newest = (".".join(map(str, v)) for v in (_OLDEST, _NEWEST))
+        raise GpuError(
+            GpuErrorKind.BackendUnavailable,
+            "",
+            f"llvmlite {found} is installed, and Magpie works with {oldest} to {newest}",
+            help=f"pip install 'llvmlite>={oldest},<0.{_NEWEST[1] + 1}'",
+        )
+
+
 def _binding() -> Any:
     """`llvmlite.binding` with the native target ready."""
     global _initialised
+    check_llvmlite()
     # By name: llvmlite carries no type information.
     binding = importlib.import_module("llvmlite.binding")
     if not _initialised:

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import IO, Literal
 
-from magpie.backends.llvm.codegen import CodegenError, llvmlite_folder, located
+from magpie.backends.llvm.codegen import CodegenError, check_llvmlite, llvmlite_folder, located
 
 __all__ = ["Worker", "WorkerCrash", "generate", "start"]
 
@@ -57,6 +57,7 @@ class Worker:
         folder = llvmlite_folder()
         if folder is None:
             raise CodegenError("the package llvmlite is not installed")
+        check_llvmlite()
         program = os.path.join(os.path.dirname(__file__), "worker_process.py")
         # -I: neither the environment nor the current folder decides what is imported; -S: nor do site packages, of
         # which the worker needs one.

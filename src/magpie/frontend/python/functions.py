@@ -249,7 +249,7 @@ def _specialise(
             "MPG_CORE_1103",
             f"{device.__name__} calls itself ({chain})",
             call,
-            help="write a loop, with mp.local as the stack if one is needed",
+            help="write a loop, with mp.local as the stack if one is needed; no target has recursion yet",
         )
     if len(module.functions) >= _MAX_SPECIALISATIONS:
         raise fx.fail(
