@@ -77,7 +77,7 @@ def build(
     file: _File,
     backend: Annotated[
         str,
-        typer.Option("--backend", "-b", metavar="ID", help="Compile for this backend: cpu, cuda, ...; several: cuda,hip."),
+        typer.Option("--backend", "-b", metavar="ID", help="The backend: cpu, cuda, hip, ...; several: cuda,hip."),
     ] = "cpu",
     opt: Annotated[
         str | None,
@@ -89,7 +89,7 @@ def build(
     ] = None,
     arch: Annotated[
         str,
-        typer.Option("--arch", metavar="ARCH", help="For this architecture: sm_90; several: ptx=sm_80,ptx=sm_90,hip=gfx1100."),
+        typer.Option("--arch", metavar="ARCH", help="The architecture: sm_90; several: sm_80,sm_90 or ptx=sm_90,hip=gfx1100."),
     ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where files are written.")] = Path("."),
     checked: Annotated[
