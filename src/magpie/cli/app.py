@@ -89,7 +89,7 @@ def build(
     ] = None,
     arch: Annotated[
         str,
-        typer.Option("--arch", metavar="ARCH", help="The architecture: sm_90; several: sm_80,sm_90 or ptx=sm_90,hip=gfx1100."),
+        typer.Option("--arch", metavar="ARCH", help="The architecture: sm_90; several: ptx=sm_90,hip=gfx1100."),
     ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where files are written.")] = Path("."),
     checked: Annotated[
