@@ -22,7 +22,7 @@ Launch = Callable[[], None]
 
 def address(array: Any) -> int:
     """Where an mp array begins."""
-    where: int = array._words[0]
+    where: int = array.__cuda_array_interface__["data"][0]
     return where
 
 
@@ -62,21 +62,6 @@ class Nvcc:
         return launch
 
 
-class _Shared:
-    """An mp array for those who read `__cuda_array_interface__`."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        code = {"f32": "<f4", "f64": "<f8", "i32": "<i4"}[array.dtype.name]
-        self.__cuda_array_interface__ = {
-            "shape": array.shape,
-            "typestr": code,
-            "data": (address(array), False),
-            "strides": None,
-            "version": 3,
-        }
-
-
 class Torch:
     """torch on the given stream. Raises ImportError."""
 
@@ -90,11 +75,11 @@ class Torch:
 
     def tensor(self, array: Any) -> Any:
         """A tensor on an mp array's memory."""
-        return self.torch.as_tensor(_Shared(array), device="cuda")
+        return self.torch.from_dlpack(array)
 
     def call(self, operation: Callable[..., Any], *args: Any) -> Launch:
         """``operation`` on tensors of the arrays."""
-        tensors = [self.tensor(a) if hasattr(a, "_words") else a for a in args]
+        tensors = [self.tensor(a) if hasattr(a, "__dlpack__") else a for a in args]
 
         def launch() -> None:
             with self.torch.cuda.stream(self.stream):

@@ -277,7 +277,7 @@ class Bench:
         return self.case("mandelbrot", f"{n}x{n}x{most}", 0, "", sides, out, differ, 0.02)
 
     def nbody(self) -> Case:
-        n = 512 if self.small else 65536
+        n = 512 if self.small else 131072
         a = self.random(4, n)
         p, force = self.put(a), self.empty(3, n)
         launch = kernels.nbody[n // 256, 256, self.stream]

@@ -130,3 +130,16 @@ def test_gpu_print(capfd):
 
     k.launch(grid=1, block=64, args=(np.full(64, 1.5, np.float32),), device="cuda")
     assert capfd.readouterr().out.split() == ["item", "3", "has", "1.5"]
+
+
+def test_gpu_lib_sums_torch_tensors_where_they_lie():
+    torch = pytest.importorskip("torch")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        x = torch.rand(3, 1 << 20, device="cuda")
+        for _ in range(20):
+            x = x * 0.5 + 0.25  # what the sum must wait for
+        total, rows = mp.lib.sum(x), mp.lib.max(x, axis=-1)
+    want = x.double()
+    assert total.device is DEVICE and abs(total.item() / want.sum().item() - 1) < 1e-6
+    assert np.array_equal(rows.to_numpy(), want.max(1).values.float().cpu().numpy())

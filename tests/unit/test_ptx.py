@@ -140,6 +140,34 @@ def test_an_architecture_that_nobody_knows():
     assert "sm_70" in str(caught.value)
 
 
+@mp.kernel(workgroup=64)
+def k_grid_stride(x: mp.Array[mp.f32, 1], y: mp.Array[mp.f32, 2]):
+    s = 0.0
+    for i in range(mp.global_id(0), x.shape[0], mp.num_workgroups(0) * 64):
+        if i % 7 < i // 5:
+            s += x[i]
+    y[mp.global_id(1), mp.thread_id(0)] = s
+
+
+def test_indices_are_32_bits_where_every_span_is_small_and_64_elsewhere():
+    wide = r"(?:setp\.lt|rem)\.[su]64|mul\.(?:lo|hi)\.s64"  # the trips are computed once, with a division of 64
+    assert not re.findall(wide, ptx(k_grid_stride))
+    assert len(re.findall(wide, ptx(k_grid_stride, variant="general"))) >= 3
+
+
+@mp.kernel
+def k_past_32_bits(x: mp.Array[mp.i64, 1], n: mp.i32):
+    i = mp.global_id(0)
+    k: mp.i64 = n
+    for _ in range(3):
+        k = k * k
+    x[i] = k + i
+
+
+def test_numbers_that_may_leave_32_bits_keep_64():
+    assert len(re.findall(r"mul\.lo\.s64|mul\.wide\.s32", ptx(k_past_32_bits))) >= 2
+
+
 def test_a_subgroup_is_a_warp():
     assert ptx(k_multiply_add, F, F, subgroup_size=32)
     for size in (8, 16, 64):

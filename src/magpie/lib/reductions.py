@@ -32,8 +32,8 @@ __all__ = ["max", "min", "prod", "sum"]
 
 _ITEMS = 256
 _BYTES = 16  # the widest load of a work-item
-_DEEP = 4  # tiles that are loaded before the first is combined
-_PARTS = 1024  # workgroups at most: several for each multiprocessor of any device
+_TILES = 8  # that a workgroup has at least, where there are several
+_PARTS = 4096  # workgroups at most: several for each multiprocessor of any device
 
 
 @mp.func
@@ -55,12 +55,11 @@ def _reduce(
     neutral: mp.constexpr,
     wide: mp.constexpr,
     near: mp.constexpr,
-    deep: mp.constexpr,
 ):
     """out[r * parts + p] = the reduction of part p of row r. `neutral` changes no value of `dtype` under `op`.
 
-    `near` and `deep` change nothing but speed: whether a work-item has neighbours, which are one load where a work-item
-    loads by itself, and how many tiles are loaded before the first of them is combined.
+    `near` changes nothing but speed: whether a work-item has neighbours, which are one load where a work-item loads by
+    itself.
     """
     item = mp.thread_id(0)
     row = mp.workgroup_id(0) // parts
@@ -72,20 +71,9 @@ def _reduce(
     tile = _ITEMS * wide
     full = line.shape[0] // tile
     now = mp.local(wide, dtype)
-    ahead = mp.local(wide * deep, x.dtype)
     for j in mp.static_range(wide):
         now[j] = neutral
-    left = part
-    if deep > 1:
-        for k in range(part, full - (deep - 1) * parts, deep * parts):
-            for d in mp.static_range(deep):
-                for j in mp.static_range(wide):
-                    ahead[d * wide + j] = line[(k + d * parts) * tile + _place(item, j, wide, near)]
-            for d in mp.static_range(deep):
-                for j in mp.static_range(wide):
-                    now[j] = combine(op, now[j], ahead[d * wide + j].astype(dtype))
-            left = k + deep * parts
-    for k in range(left, full, parts):
+    for k in range(part, full, parts):
         for j in mp.static_range(wide):
             now[j] = combine(op, now[j], line[k * tile + _place(item, j, wide, near)].astype(dtype))
     if full % parts == part:
@@ -159,19 +147,19 @@ def _reduction(op: str, x: Any, axis: int | None, dtype: Any, out: Buffer | None
             )
         target[...] = 0 if op == "add" else 1
         return target
-    flat = target.reshape(rows)
-    if axis is None:
-        data = array.reshape(n)
+    flat = target if target.ndim == 1 else target.reshape(rows)
+    if array.ndim == 1 or (array.ndim == 2 and axis is not None):
+        data = array
     else:
-        data = array if array.ndim < 3 else array.reshape(rows, n)
+        data = array.reshape(n) if axis is None else array.reshape(rows, n)
     parts = _parts(rows, n, wide)
     if parts == 1:
         _launch(data, flat, rows, 1, op, held, wide, stream)
         return target
-    scratch, lock = _scratch(array.device, stream, rows * parts, held)
+    flat_scratch, scratch, lock = _scratch(array.device, stream, rows, parts, held)
     with lock:
-        _launch(data, scratch, rows, parts, op, held, wide, stream)
-        _launch(scratch.reshape(rows, parts), flat, rows, 1, op, held, _wide(held), stream)
+        _launch(data, flat_scratch, rows, parts, op, held, wide, stream)
+        _launch(scratch, flat, rows, 1, op, held, _wide(held), stream)
     return target
 
 
@@ -182,7 +170,7 @@ def _launch(x: Any, out: Buffer, rows: int, parts: int, op: str, held: DType, wi
     neutral = math.nan if held.is_float and op in ("min", "max") else identity(op, held)
     near = out.device.alignment > 1  # where a work-item's own wide loads are fast
     launch = _reduce[rows * parts, _ITEMS, stream]
-    launch(x, out, parts, op, held, neutral, wide, near, _DEEP if near else 1)
+    launch(x, out, parts, op, held, neutral, wide, near)
 
 
 def _wide(dtype: DType) -> int:
@@ -192,7 +180,7 @@ def _wide(dtype: DType) -> int:
 
 def _parts(rows: int, n: int, wide: int) -> int:
     """Workgroups of a row: as many as have work for several batches of loads, and all rows together a few a core."""
-    return builtins.max(1, builtins.min(n // (_ITEMS * wide * _DEEP), _PARTS // rows))
+    return builtins.max(1, builtins.min(n // (_ITEMS * wide * _TILES), _PARTS // rows))
 
 
 def _rows(array: Buffer, axis: int | None) -> tuple[int, int, tuple[int, ...]]:
@@ -243,22 +231,23 @@ def target_array(out: Buffer | None, shape: tuple[int, ...], dtype: DType, array
 
 
 _guard = threading.Lock()
-_kept: dict[Any, tuple[Any, Buffer, threading.Lock]] = {}
+_kept: dict[Any, tuple[Any, Buffer, Buffer, threading.Lock]] = {}
 _MOST_KEPT = 16
 
 
-def _scratch(device: Any, stream: Any, count: int, dtype: DType) -> tuple[Buffer, threading.Lock]:
-    """Memory for the results of workgroups, kept for the latest streams, and the lock to hold over its two launches.
+def _scratch(device: Any, stream: Any, rows: int, parts: int, dtype: DType) -> tuple[Buffer, Buffer, threading.Lock]:
+    """Memory for the results of workgroups, flat and as rows, and the lock to hold over the two launches that use it.
 
-    What a stream runs is in order, so the next reduction's first launch finds it free. An entry holds its stream, so
-    that no other can come to have its identity.
+    It is kept for the latest streams and shapes: what a stream runs is in order, so the next reduction's first launch
+    finds it free. An entry holds its stream, so that no other can come to have its identity.
     """
-    key = device.id, id(stream), dtype.name
+    key = device.id, id(stream), dtype.name, rows, parts
     with _guard:
         found = _kept.pop(key, None)
-        if found is None or found[1].size < count:
-            found = stream, mp.empty(builtins.max(count, _PARTS), dtype, device=device), threading.Lock()
+        if found is None:
+            flat = mp.empty(rows * parts, dtype, device=device)
+            found = stream, flat, flat.reshape(rows, parts), threading.Lock()
         _kept[key] = found  # the latest is last
         while len(_kept) > _MOST_KEPT:
             del _kept[next(iter(_kept))]
-    return found[1][:count], found[2]
+    return found[1:]

@@ -75,18 +75,24 @@ class _Walk:
         self.small = kernel.facts.small
         self.items = _SMALL if self.small else _ITEMS
         self.counted: dict[Slot, Node] = {}
+        # Counters that are below their trips here: behind the test that ends the loop, and up to the next count. And
+        # what was read of them before the test, with the interval that it has here.
+        self.below: set[Slot] = set()
+        self.here: dict[Node, Interval] = {}
 
     def region(self, region: Region) -> None:
         for node in region:
             op = node.op
             if op == "loop":
-                counted = node.attrs.get("counted")
-                if counted is not None:
-                    self.counted[counted[0]] = counted[1]
+                self.loop(node)
+                continue
+            if op == "break_if":
+                self.passed(node.args[0])
             elif op == "slot_set":
                 slot = node.attrs["slot"]
                 if isinstance(slot.type, DType) and slot.type.is_int:
-                    self.set(slot, self.result.of(node.args[0]))
+                    self.set(slot, self.of(node.args[0]))
+                self.below.discard(slot)
             elif isinstance(node.type, DType) and node.type.is_int:
                 found = self.interval(node)
                 whole = full(node.type)
@@ -95,6 +101,61 @@ class _Walk:
                 self.result.nodes[node] = found
             for inner in node.regions:
                 self.region(inner)
+
+    def loop(self, node: Node) -> None:
+        counted = node.attrs.get("counted")
+        if counted is not None:
+            slot, trips = counted
+            self.counted[slot] = trips
+            ends = _ends(trips)
+            if ends is not None and trips in self.result.nodes:
+                most = self.of(ends[0])[1] - self.of(ends[1])[0]
+                low, high = self.of(trips)
+                self.result.nodes[trips] = (max(0, low), max(0, min(high, most)))
+        below, here = set(self.below), dict(self.here)
+        self.region(node.regions[0])
+        # A trip comes to the step only by way of the test, which stands first in the body.
+        self.region(node.regions[1])
+        self.below, self.here = below, here
+
+    def passed(self, end: Node) -> None:
+        """Behind a `break_if`: a counter that did not reach its trips is below them."""
+        if end.op != "ge" or end.args[0].op != "slot_get":
+            return
+        slot = end.args[0].attrs["slot"]
+        if self.counted.get(slot) is end.args[1]:
+            self.below.add(slot)
+            low, high = self.of(end.args[0])
+            self.here[end.args[0]] = (low, max(low, high - 1))
+
+    def of(self, node: Node) -> Interval:
+        """The interval of a value where the walk stands."""
+        return self.here.get(node) or self.result.of(node)
+
+    def plain(self, node: Node) -> Node:
+        """An end of a range with a step that is known at run time only, where that is known not to be negative."""
+        if node.op == "select":
+            down = node.args[0]
+            if down.op == "lt" and down.args[1].op == "const" and down.args[1].attrs["value"] == 0:
+                return node.args[2] if self.of(down.args[0])[0] >= 0 else node
+        return node
+
+    def in_range(self, node: Node) -> Interval | None:
+        """The interval of a loop variable, start + count * step, from the ends of its range."""
+        start, moved = node.args
+        if moved.op != "mul" or moved.args[0].op != "slot_get" or moved.args[0].attrs["slot"] not in self.below:
+            return None
+        ends = _ends(self.counted[moved.args[0].attrs["slot"]])
+        if ends is None:
+            return None
+        ends = (self.plain(ends[0]), self.plain(ends[1]))
+        high, low = (self.of(e) for e in ends)
+        step = self.of(moved.args[1])
+        if step[0] >= 0 and ends[1] is start:  # up, to below the upper end
+            return (low[0], max(low[0], high[1] - 1))
+        if step[1] <= 0 and ends[0] is start:  # down, to above the lower end
+            return (min(low[0] + 1, high[1]), high[1])
+        return None
 
     def set(self, slot: Slot, new: Interval) -> None:
         if slot in self.counted:
@@ -106,13 +167,15 @@ class _Walk:
         self.result.slots[slot] = (min(old[0], new[0]), max(old[1], new[1]))
 
     def interval(self, node: Node) -> Interval | None:
-        op, r = node.op, self.result.of
+        op, r = node.op, self.of
         if op == "const":
             return (node.attrs["value"], node.attrs["value"])
         if op in _LEAVES:
             return self.leaf(node)
         if op == "slot_get":
-            return self.result.slots.get(node.attrs["slot"], (0, 0))
+            slot = node.attrs["slot"]
+            low, high = self.result.slots.get(slot, (0, 0))
+            return (low, max(low, high - 1)) if slot in self.below else (low, high)
         if op == "select":
             a, b = r(node.args[1]), r(node.args[2])
             return (min(a[0], b[0]), max(a[1], b[1]))
@@ -129,7 +192,9 @@ class _Walk:
             return None
         a, b = r(node.args[0]), r(node.args[1])
         if op == "add":
-            return (a[0] + b[0], a[1] + b[1])
+            sum_ = (a[0] + b[0], a[1] + b[1])
+            bounds = self.in_range(node)
+            return sum_ if bounds is None else (max(sum_[0], bounds[0]), min(sum_[1], bounds[1]))
         if op == "sub":
             return (a[0] - b[1], a[1] - b[0])
         if op == "mul":
@@ -138,8 +203,10 @@ class _Walk:
         if op in ("min", "max"):
             pick = min if op == "min" else max
             return (pick(a[0], b[0]), pick(a[1], b[1]))
-        if op in ("floordiv", "tdiv") and a[0] >= 0 and b[0] >= 0:
-            return (0, a[1] // max(1, b[0]))
+        if op in ("floordiv", "tdiv") and b[0] >= 0:
+            by = (max(1, b[0]), max(1, b[1]))
+            quotients = [_quotient(op, x, y) for x in a for y in by] + [0] * (b[0] == 0)  # by 0 it is 0
+            return (min(quotients), max(quotients))
         if op in ("mod", "trem") and b[0] >= 0 and (a[0] >= 0 or op == "mod"):
             top = max(0, b[1] - 1)
             return (0, min(top, a[1]) if a[0] >= 0 else top)
@@ -170,6 +237,22 @@ class _Walk:
         if op in ("workgroup_id", "global_id"):
             return (0, self.items - 1)
         return (0, _WORKGROUP)
+
+
+def _ends(trips: Node) -> tuple[Node, Node] | None:
+    """(upper end, lower end) of the range that has these trips, as `magpie.passes.expand` writes them down: none where
+    the one is not above the other."""
+    if trips.op != "select":
+        return None
+    some = trips.args[0]
+    if some.op == "and":  # and the step is not 0
+        some = some.args[0]
+    return (some.args[0], some.args[1]) if some.op == "gt" else None
+
+
+def _quotient(op: str, a: int, b: int) -> int:
+    down = a // b
+    return down + (op == "tdiv" and a < 0 and down * b != a)
 
 
 _LEAVES = frozenset(

@@ -289,11 +289,15 @@ class Simt(ABC):
         """Stack memory of a slot, zero at the start; LLVM promotes it to registers."""
         found = self.slots.get(slot)
         if found is None:
-            assert isinstance(slot.type, DType)
-            elem = element(slot.type)
+            elem = self.slot_element(slot)
             found = self.slots[slot] = self.stack_memory(elem)
             self.c.entry.lines.append(f"  store {elem} {constant(0, elem)}, ptr{self.stack} {found}")
         return found
+
+    def slot_element(self, slot: Slot) -> str:
+        """How a slot's value is held."""
+        assert isinstance(slot.type, DType)
+        return element(slot.type)
 
     def stack_memory(self, type_: str, align: int = 0) -> str:
         name = self.c.name()

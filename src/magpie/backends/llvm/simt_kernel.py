@@ -257,7 +257,11 @@ class DeviceKernel(AtomicSimt):
 
     def extent(self, array: Array, dim: int) -> str:
         if isinstance(array, Buffer):
-            return f"{self.names[array.name]}.n{dim}"
+            given = f"{self.names[array.name]}.n{dim}"
+            if not self.kernel.facts.small:
+                return given
+            low = self.in_entry(f"trunc i64 {given} to i32")  # so that LLVM knows it
+            return self.in_entry(f"zext nneg i32 {low} to i64")
         size = array.shape[dim]  # type: ignore[attr-defined]
         return str(size) if isinstance(size, int) else self.extent_name(self.shared_name(array), dim)
 

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from magpie.backends.llvm.emitter import constant, element
-from magpie.backends.llvm.simt import Simt
+from magpie.backends.llvm.simt_index import IndexSimt
 from magpie.backends.record_format import RECORD_HEADER, RECORD_WORDS
 from magpie.dtypes import DType, index
 from magpie.ir.nodes import Node
@@ -21,7 +21,7 @@ __all__ = ["ReportingSimt"]
 _DIVISIONS = frozenset(["floordiv", "mod", "tdiv", "trem"])
 
 
-class ReportingSimt(Simt):
+class ReportingSimt(IndexSimt):
     """A `Simt` with reports; ``sites`` describes the places they come from."""
 
     checked = False
