@@ -29,16 +29,14 @@ def address(array: Any) -> int:
 class Nvcc:
     """The functions of peers.cu, compiled for the device's architecture. Raises OSError where there is no nvcc."""
 
-    name = "nvcc"
-
-    def __init__(self, stream: int) -> None:
+    def __init__(self, stream: int, *more: str) -> None:
         self.stream = ctypes.c_void_p(stream)
         nvcc = shutil.which("nvcc")
         if nvcc is None:
             raise OSError("there is no nvcc on PATH")
         self.folder = tempfile.TemporaryDirectory()
         library = Path(self.folder.name) / "peers.so"
-        flags = ["-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC"]
+        flags = ["-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", *more]
         made = subprocess.run([nvcc, *flags, "-o", library, HERE / "peers.cu"], capture_output=True, text=True)
         if made.returncode:
             raise OSError(made.stderr.strip() or "nvcc failed")
@@ -65,8 +63,6 @@ class Nvcc:
 class Torch:
     """torch on the given stream. Raises ImportError."""
 
-    name = "torch"
-
     def __init__(self, stream: int) -> None:
         import torch
 
@@ -90,8 +86,6 @@ class Torch:
 
 class Triton:
     """Triton's saxpy, as its tutorial on vector addition has it. Raises ImportError."""
-
-    name = "Triton"
 
     def __init__(self, torch: Torch) -> None:
         import triton_saxpy

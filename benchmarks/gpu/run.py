@@ -90,6 +90,7 @@ class Bench:
         gpu = others and self.device.backend == "ptx"
         raw = self.stream.handle.handle if gpu else 0
         self.nvcc = found(lambda: Nvcc(raw), "nvcc") if gpu else None
+        self.nvcc_fast = found(lambda: Nvcc(raw, "-use_fast_math"), "nvcc -use_fast_math") if gpu else None
         self.torch = found(lambda: Torch(raw), "torch") if gpu else None
         self.triton = found(lambda: Triton(self.torch), "Triton") if self.torch is not None else None
 
@@ -257,6 +258,7 @@ class Bench:
         sides = {
             "magpie": [lambda: launch(x, y, z)],
             "nvcc": self.nvcc and [self.nvcc.call("matmul", x, y, z, n)],
+            "nvcc fast": self.nvcc_fast and [self.nvcc_fast.call("matmul", x, y, z, n)],
         }
         return self.case("matmul", f"f32 {n}", 2.0 * n**3, "FLOP", sides, z, lambda: error(z, want, some), 1e-5)
 
@@ -268,6 +270,7 @@ class Bench:
         sides = {
             "magpie": [lambda: launch(out, most)],
             "nvcc": self.nvcc and [self.nvcc.call("mandelbrot", out, n, most)],
+            "nvcc fast": self.nvcc_fast and [self.nvcc_fast.call("mandelbrot", out, n, most)],
         }
 
         def differ() -> float:
@@ -287,6 +290,7 @@ class Bench:
         sides = {
             "magpie": [lambda: launch(p, force)],
             "nvcc": self.nvcc and [self.nvcc.call("nbody", p, force, n)],
+            "nvcc fast": self.nvcc_fast and [self.nvcc_fast.call("nbody", p, force, n)],
         }
         # 20 operations an interaction, as is the custom
         return self.case(
