@@ -61,7 +61,7 @@ def machine_loop(x: Any, y: Any) -> Callable[[int], None]:
     launch = loaded.driver.api.address("launch")
 
     def go(count: int, keep: Any = (data, parameters, image, loaded)) -> None:
-        run(launch, loaded.function, None, ctypes.addressof(parameters), count)
+        run(launch, loaded.plain.function, None, ctypes.addressof(parameters), count)
 
     return go
 
