@@ -104,6 +104,54 @@ def test_the_loop_behind_a_walk_asks_for_distances() -> None:
 
 
 @mp.kernel
+def k_numbered(count: mp.Array[mp.i32], out: mp.Array[mp.i32, 2]):
+    # gangs of one thread in turn: what they see is the order in which they run
+    for j in range(mp.thread_id(0), out.shape[1], 256):
+        n = count[0]
+        count[0] = n + 1
+        out[mp.workgroup_id(0), j] = n
+
+
+@mp.kernel
+def k_numbered_again(count: mp.Array[mp.i32], out: mp.Array[mp.i32, 2]):
+    row, t = mp.workgroup_id(0), mp.thread_id(0)
+    out[row, t] = 0  # its lines are there
+    mp.barrier()
+    for j in range(t, out.shape[1], 256):
+        n = count[0]
+        count[0] = n + 1
+        out[row, j] = n
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "in_order"), [(k_numbered, 1024, True), (k_numbered, 1000, False), (k_numbered_again, 1024, False)]
+)
+def test_short_rows_of_a_large_output_that_nothing_touched_go_in_order(monkeypatch, kernel, rows, in_order) -> None:
+    monkeypatch.setenv("MAGPIE_CPU_THREADS", "1")
+    count, out = np.zeros(1, np.int32), np.full((rows, 1024), -1, np.int32)
+    kernel.launch(grid=1, block=256, args=(count, out), device="cpu", gang=32)
+    trip, gang = np.arange(1024) // 256, np.arange(1024) % 256 // 32
+    assert np.array_equal(out[0], 8 * trip + gang if in_order else 4 * gang + trip)
+    assert (out[1:] == -1).all()
+
+
+@pytest.mark.parametrize("columns", [1, 255, 1000, 1024, 1300])
+def test_values_of_rows_in_order(columns) -> None:
+    @mp.kernel
+    def scaled(x: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
+        row = mp.workgroup_id(0)
+        for j in range(mp.thread_id(0), out.shape[1], 256):
+            out[row, j] = 2.0 * x[row, j]
+
+    rows = -(-(4 << 20) // (4 * columns))
+    x = np.random.default_rng(3).random((min(rows, 2000), columns), dtype=np.float32)
+    out = np.full((rows, columns), 7, np.float32)
+    scaled.launch(grid=len(x), block=256, args=(x, out), device="cpu")
+    assert np.array_equal(out[: len(x)], 2 * x)
+    assert (out[len(x) :] == 7).all()
+
+
+@mp.kernel
 def k_window(x: mp.Array[mp.f32], y: mp.Array[mp.f32]):
     # a loop over neighbours: a trip moves by one element
     i = mp.global_id(0)
