@@ -75,7 +75,7 @@ def fence(scope: str = "device", order: str = "acq_rel") -> None:
 
 @builtin
 def grid_sync() -> None:
-    """Wait until every work-item of the launch arrives. Needs a target with cooperative launches."""
+    """Wait until every work-item of the launch arrives. Needs ``requires=("cooperative_groups",)``."""
 
 
 @builtin

@@ -36,9 +36,13 @@ def trap(message: str = "trap") -> None:
 
 @builtin
 def malloc(count: Any, dtype: Any) -> Any:
-    """Memory for ``count`` elements from the device's heap, on a target that has one; indexed like an array."""
+    """Memory for ``count`` elements from the device's heap, this work-item's own, with unspecified contents.
+
+    ``p[i]``, ``len(p)`` and ``if p:``, which is false where the heap has no room or ``count`` is below 1. Needs
+    ``requires=("device_malloc",)``.
+    """
 
 
 @builtin
 def free(pointer: Any) -> None:
-    """Give memory of ``malloc`` back."""
+    """Give memory of ``malloc`` back; each work-item frees what it was given."""

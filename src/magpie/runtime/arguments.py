@@ -89,6 +89,8 @@ def signature(parameters: Sequence[Parameter], values: Sequence[Any]) -> Signatu
         arg: Arg
         if p.kind == "constexpr":
             arg = ConstArg(check_constant(value, p.name))
+        elif value is None and p.default is None:  # optional, and not there
+            arg = ConstArg(None)
         elif p.kind == "scalar":
             assert p.type is not None
             if _is_array(value) and getattr(value, "shape", None) != ():
@@ -177,6 +179,8 @@ def _plain(value: Any) -> bool:
 def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any] | Buffer:
     if not _is_array(value):
         hint = None
+        if value is None:
+            hint = f"give {p.name!r} the default None in the kernel's signature if it may be left out"
         if isinstance(value, list | tuple):
             hint = f"make an array of it: np.array({p.name}, {_numpy_name(p.type) if p.type else 'np.float32'})"
         raise LaunchTypeError(

@@ -147,7 +147,10 @@ def key_function(parameters: Sequence[Parameter]) -> Callable[..., Key]:
             # A size below the limit bounds the extents, too, but for an empty array: its shape is then part of the key.
             size = f"{a}.size < {SMALL} if {a}.size else {a}.shape"
             numpy = f"({a}.dtype, {a}.ndim, {a}.flags.num, {size}) if {a}.__class__ is ndarray"
-            parts.append(f"{a}._key if {a}.__class__ is Buffer else {numpy} else {rest}")
+            optional = f"None if {a} is None else " if p.default is None else ""  # there or not is part of the key
+            parts.append(f"{optional}{a}._key if {a}.__class__ is Buffer else {numpy} else {rest}")
+        elif p.default is None:
+            parts.append(f"{a} is None")
     text = f"def key({_names(len(parameters))}):\n    return ({', '.join(parts)},)\n"
     names = {
         "env": read,

@@ -22,6 +22,7 @@ class Parameter:
     """One parameter. ``kind`` is ``array``, ``scalar`` (also structs), ``constexpr`` or ``any`` (as the argument is).
 
     ``type`` and ``rank`` are None where the annotation leaves them open; ``default`` is ``NO_DEFAULT`` without one.
+    With the default None an argument may be left out, or be None, which is a compile-time constant then.
     """
 
     name: str

@@ -18,9 +18,10 @@ _MISSING: Any = object()
 class Dependencies:
     """The captured names of one kernel and of every device function that it calls."""
 
-    __slots__ = ("_cells", "_names", "_seen")
+    __slots__ = ("_cells", "_names", "_seen", "_structs")
 
     def __init__(self) -> None:
+        self._structs: list[tuple[Any, tuple[Any, ...]]] = []  # with what they held: they can change in place
         self._names: list[tuple[Mapping[str, Any], str, Any]] = []
         self._cells: list[tuple[CellType, Any]] = []
         self._seen: set[tuple[int, str]] = set()
@@ -32,12 +33,18 @@ class Dependencies:
         if (id(scope), name) not in self._seen:
             self._seen.add((id(scope), name))
             self._names.append((scope, name, value))
+            self._freeze(value)
 
     def cell(self, cell: CellType, name: str, value: Any) -> None:
         """A closure variable was read."""
         if (id(cell), name) not in self._seen:
             self._seen.add((id(cell), name))
             self._cells.append((cell, value))
+            self._freeze(value)
+
+    def _freeze(self, value: Any) -> None:
+        if hasattr(type(value), "__magpie_struct__"):
+            self._structs.append((value, value.astuple()))
 
     def changed(self) -> bool:
         """True if a captured name now means something else, so that the kernel must be compiled again."""
@@ -52,11 +59,12 @@ class Dependencies:
                 return True
             if now is not value and not _equal(now, value):
                 return True
-        return False
+        return any(value.astuple() != held for value, held in self._structs)
 
     def captured(self) -> Dependencies:
         """Those that may change in a program that runs: not what the names of modules and Magpie's own names mean."""
         kept = Dependencies()
+        kept._structs = self._structs
         kept._cells = [(cell, value) for cell, value in self._cells if not isinstance(value, ModuleType)]
         kept._names = [
             (scope, name, value)
