@@ -262,6 +262,18 @@ class Bench:
         }
         return self.case("matmul", f"f32 {n}", 2.0 * n**3, "FLOP", sides, z, lambda: error(z, want, some), 1e-5)
 
+    def matmul_bf16(self) -> Case:
+        """On matrix tiles: `mp.lib.matmul`. The result is rounded to bf16, as torch's is."""
+        n = 128 if self.small else 8192
+        a, b = ((self.random(n, n) - 0.5).astype(mp.bf16.numpy) for _ in "ab")
+        x, y, z = self.put(a), self.put(b), self.empty(n, n, dtype=mp.bf16)
+        want = some(a).astype(np.float64) @ b.astype(np.float64)
+        sides: dict[str, Any] = {"magpie": [lambda: mp.lib.matmul(x, y, out=z, stream=self.stream)]}
+        if self.torch:
+            product = self.torch.torch.matmul
+            sides["torch"] = [self.torch.call(lambda p, q, r: product(p, q, out=r), x, y, z)]
+        return self.case("matmul_bf16", f"bf16 {n}", 2.0 * n**3, "FLOP", sides, z, lambda: error(z, want, some), 5e-3)
+
     def mandelbrot(self) -> Case:
         n, most = (64, 64) if self.small else (8192, 256)
         out = self.empty(n, n, dtype=mp.i32)
@@ -305,7 +317,7 @@ class Bench:
         )
 
 
-CASES = ("copy", "saxpy", "sum", "transpose", "softmax", "layernorm", "matmul", "mandelbrot", "nbody")
+CASES = ("copy", "saxpy", "sum", "transpose", "softmax", "layernorm", "matmul", "matmul_bf16", "mandelbrot", "nbody")
 
 
 def some(array: Any) -> Any:
