@@ -16,7 +16,7 @@ from magpie.backends.registry import backend, backend_ids
 from magpie.capabilities import CAPABILITIES, CELLS, LIMITS, TARGETS, cell, supported, targets_with
 from magpie.diagnostics.explain import explain
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Kernel
+from magpie.ir.nodes import Buffer, Kernel
 from magpie.ir.ops import OPS
 from magpie.passes.capabilities import missing_capabilities
 
@@ -199,6 +199,23 @@ def test_what_a_target_lacks():
         assert [d.code for d in found] == ([] if "cooperative_groups" in supported(target) else ["MPG_CORE_1200"])
     with pytest.raises(mp.CompileError, match="requires the capability 'hip.wave64', which ptx does not have"):
         _declare("hip.wave64").compile(backend="ptx")
+
+
+@pytest.mark.parametrize(
+    ("type_", "needs"),
+    [(mp.f32, "atomics_f32"), (mp.f64, "atomics_f64"), (mp.i32, "atomics_int"), (mp.u64, "atomics_int")],
+    ids=str,
+)
+def test_what_atomics_need_follows_from_their_type(type_, needs):
+    x = Buffer("x", type_, 1, "read_write")
+    for op in ("atomic_rmw", "atomic_store"):
+        k = Kernel("k", [x])
+        b = Builder(k.body)
+        more = {"kind": "add"} if op == "atomic_rmw" else {}
+        b.emit(op, b.emit("global_id", dim=0), b.const(1, type_), array=x, scope="device", **more)
+        for target in TARGETS:
+            found = missing_capabilities(k, Manifest(target, supported(target), 1024, 1 << 16))
+            assert [needs in d.message for d in found] == ([] if needs in supported(target) else [True]), target
 
 
 @pytest.mark.parametrize("name", ["recursion", "dynamic_parallelism"])

@@ -680,3 +680,34 @@ def test_a_grid_that_cannot_be_resident_is_refused_with_the_number(cuda):
         meeting[265, 64](x)
     assert caught.value.diagnostic == "MPG_LAUNCH_1023" and "at most 264" in caught.value.help
     assert not any(c.startswith("cuLaunch") for c in cuda.calls())
+
+
+def test_a_launch_of_another_size_takes_the_code_for_any(cuda, monkeypatch):
+    monkeypatch.setenv("MAGPIE_STATIC_WORKGROUPS", "1")
+
+    @mp.kernel
+    def fill(x: mp.Array[mp.f32, 1]):
+        x[mp.global_id(0)] = 1.0
+
+    x = mp.zeros(4096, mp.f32, device=cuda.device)
+    for size in (64, 128, (8, 8), 64):
+        fill[2, size](x)
+    code = {v.workgroup: v for v in fill.variants()}
+    assert set(code) == {(64, 1, 1), None}
+    texts = {s.variant.workgroup: s.artifact.text for s in fill._specialiser().specialisations}
+    assert ".reqntid 64" in texts[64, 1, 1] and ".reqntid" not in texts[None] and ".maxntid 1024" in texts[None]
+
+
+def test_a_size_that_uniformity_rests_on_is_declared_and_kept(cuda):
+    def body(x: mp.Array[mp.f32, 1]):
+        if mp.global_id(0) // 64 == 0:
+            mp.barrier()
+        x[0] = 1.0
+
+    x = mp.zeros(64, mp.f32, device=cuda.device)
+    with pytest.raises(mp.CompileError, match="MPG_CORE_1400"):
+        mp.kernel(body)[1, 64](x)
+    fixed = mp.kernel(workgroup=64)(body)
+    fixed[1](x)
+    with pytest.raises(mp.LaunchValueError, match="MPG_LAUNCH_1013"):
+        fixed[1, 128](x)

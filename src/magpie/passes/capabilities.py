@@ -17,10 +17,18 @@ def _needs(kernel: Kernel) -> Iterator[tuple[Node, str]]:
     seen: set[str] = set()
     for region in kernel.bodies():
         for node in walk(region):
-            needs = node.info.capability
-            if needs is not None and needs not in seen:
-                seen.add(needs)
-                yield node, needs
+            for needs in (node.info.capability, _atomic(node)):
+                if needs is not None and needs not in seen:
+                    seen.add(needs)
+                    yield node, needs
+
+
+def _atomic(node: Node) -> str | None:
+    """What an atomic needs by its type; those on 16-bit floats are loops over integers."""
+    if not node.op.startswith("atomic_"):
+        return None
+    type_ = node.type if node.type is not None else node.args[-1].type
+    return {"f32": "atomics_f32", "f64": "atomics_f64"}.get(str(type_), "atomics_int")
 
 
 def missing_capabilities(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:
