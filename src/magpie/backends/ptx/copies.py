@@ -36,7 +36,7 @@ class CopyKernel(TileKernel):
         indices = self.origin(node)
         start, into = indices[: source.rank], indices[source.rank :]
         inside, edge, single, join = (c.block(hint) for hint in ("inside", "edge", "single", "join"))
-        test = self.chunks_fit(node)
+        test = self.chunks_fit(node, start)
         if test is None:
             c.br(single)
         else:
@@ -55,7 +55,7 @@ class CopyKernel(TileKernel):
         c.module.declare("llvm.nvvm.cp.async.commit.group", "void", "")
         c.do("call void @llvm.nvvm.cp.async.commit.group()")
 
-    def chunks_fit(self, node: Node) -> str | None:
+    def chunks_fit(self, node: Node, start: list[str]) -> str | None:
         """Whether rows consist of aligned chunks, as an i1; None where the shared side's do not."""
         c, attrs = self.c, node.attrs
         source, target = attrs["array"], attrs["target"]
@@ -89,7 +89,7 @@ class CopyKernel(TileKernel):
                 if divisor % _CHUNK == 0 or (not stride.startswith("%") and divisor * int(stride) % _CHUNK == 0):
                     term = "0"
                 else:
-                    term = self.product(self.product(self.map[arg], stride), str(size))
+                    term = self.product(self.product(start[d], stride), str(size))
             if d == source.rank - 1 and stride != "1":  # neighbours must be
                 term = self.sum_of(term, self.product(c.op(f"xor i64 {stride}, 1"), str(_CHUNK + 1)))
             if term != "0":
