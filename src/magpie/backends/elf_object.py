@@ -72,7 +72,10 @@ class ElfObject:
         return []
 
     def _string(self, at: int) -> str:
-        return self.raw[at : self.raw.index(b"\0", at)].decode()
+        try:
+            return self.raw[at : self.raw.index(b"\0", at)].decode()
+        except ValueError as error:
+            raise LinkError(f"a damaged ELF object: a name: {error}") from None
 
     def name(self, section: Section) -> str:
         return self._string(self._names + section.name)

@@ -41,6 +41,7 @@ _ABS32_LO, _ABS32_HI, _ABS64, _REL32, _REL64, _ABS32 = 1, 2, 3, 4, 5, 6
 _REL32_LO, _REL32_HI, _RELATIVE64, _REL16 = 10, 11, 13, 14
 
 _PAGE = 4096
+_MOST_ALIGN = 1 << 16
 _MASK = (1 << 64) - 1
 _HEADER, _PROGRAM, _SECTION, _SYMBOL, _RELA = 64, 56, 64, 24, 24
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PT_PHDR, _PT_GNU_STACK = 1, 2, 4, 6, 0x6474E551
@@ -103,10 +104,16 @@ class _Linker:
         for symbol in obj.symbols:
             if symbol.section == SHN_UNDEF and symbol.name:
                 raise LinkError(f"symbol {symbol.name!r} is not defined")
-        self.exports = [s for s in obj.symbols if s.info >> 4 and s.name and s.other & 3 not in _HIDDEN]
+            if symbol.section in self.place and symbol.value > obj.sections[symbol.section].size:
+                raise LinkError(f"symbol {symbol.name!r} stands behind its section")
+        named = [s for s in obj.symbols if s.name and (s.section == SHN_ABS or s.section in self.place)]
+        self.exports = [s for s in named if s.info >> 4 and s.other & 3 not in _HIDDEN]
+        self.locals = [s for s in named if s not in self.exports]
         self.relative: list[tuple[int, int]] = []  # address of a pointer, what the load address is added to
 
     def _part_of(self, section: Section) -> _Part:
+        if section.align > _MOST_ALIGN:
+            raise LinkError(f"section {self.obj.name(section)} is aligned to {section.align}")
         if section.flags & SHF_TLS or section.type == SHT_INIT_ARRAY:
             raise LinkError(f"section {self.obj.name(section)} (thread-local data or constructors) is not supported")
         if section.type == SHT_NOTE:
@@ -120,7 +127,7 @@ class _Linker:
     # --- layout --------------------------------------------------------------------------------------------------
     def file(self) -> bytes:
         relocations = [r for r in self.obj.relocations() if r[0] in self.place]
-        pointers = sum(kind == _ABS64 for _, _, kind, _, _ in relocations)
+        pointers = sum(r[2] == _ABS64 and self.obj.symbols[r[3]].section != SHN_ABS for r in relocations)
         symbols = _Part(".dynsym", _SHT_DYNSYM, SHF_ALLOC, 8, _SYMBOL)
         names = _Part(".dynstr", _SHT_STRTAB, SHF_ALLOC, 1)
         hashes = _Part(".hash", _SHT_HASH, SHF_ALLOC, 4, 4)
@@ -130,11 +137,13 @@ class _Linker:
         strings = _Part(".strtab", _SHT_STRTAB, 0, 1)
         headings = _Part(".shstrtab", _SHT_STRTAB, 0, 1)
 
-        string_bytes, at_names = _strings(s.name for s in self.exports)
-        names.set(string_bytes)
+        name_bytes, at_names = _strings(s.name for s in self.exports)
+        string_bytes, at_strings = _strings(s.name for s in [*self.locals, *self.exports])
+        names.set(name_bytes)
         strings.set(string_bytes)
         hashes.set(_hash_table([s.name for s in self.exports]))
-        symbols.size = table.size = _SYMBOL * (1 + len(self.exports))
+        symbols.size = _SYMBOL * (1 + len(self.exports))
+        table.size = symbols.size + _SYMBOL * len(self.locals)
         rela.size = _RELA * pointers
         tags = 6 + (4 if pointers else 0)
         dynamic.size = 16 * tags
@@ -170,12 +179,12 @@ class _Linker:
         self._fill()
         self._relocate(relocations)
         rela.set(b"".join(struct.pack("<QQq", place, _RELATIVE64, to) for place, to in self.relative))
-        entries = b"".join(self._symbol(s, at_names[s.name], rows) for s in self.exports)
-        symbols.set(bytes(_SYMBOL) + entries)
-        table.set(bytes(_SYMBOL) + entries)
+        symbols.set(bytes(_SYMBOL) + b"".join(self._symbol(s, at_names[s.name], rows) for s in self.exports))
+        every = [*self.locals, *self.exports]
+        table.set(bytes(_SYMBOL) + b"".join(self._symbol(s, at_strings[s.name], rows) for s in every))
         symbols.link, table.link, hashes.link, dynamic.link = rows[names], rows[strings], rows[symbols], rows[names]
         rela.link = rows[symbols]
-        symbols.info = table.info = 1  # the first global symbol
+        symbols.info, table.info = 1, 1 + len(self.locals)  # the first global symbol
         values = [(_DT_SYMTAB, symbols.address), (_DT_SYMENT, _SYMBOL), (_DT_STRTAB, names.address)]
         values += [(_DT_STRSZ, names.size), (_DT_HASH, hashes.address)]
         if pointers:
@@ -242,7 +251,7 @@ class _Linker:
         return part.address + start + symbol.value
 
     def _symbol(self, symbol: Symbol, name: int, rows: dict[_Part, int]) -> bytes:
-        address = self._address(symbol)
+        address = self._address(symbol) & _MASK
         section = symbol.section if symbol.section == SHN_ABS else rows[self.place[symbol.section][0]]
         return struct.pack("<IBBHQQ", name, symbol.info, symbol.other, section, address, symbol.size)
 
@@ -259,6 +268,8 @@ class _Linker:
                 raise LinkError(f"a relocation ends behind section {self.obj.name(self.obj.sections[index])}")
             fixed = symbol.section == SHN_ABS
             if kind == _ABS64 and not fixed:
+                if not 0 <= value < 1 << 63:
+                    raise LinkError(f"a pointer that is far from {symbol.name!r}")
                 self.relative.append((place, value))
             elif kind in (_ABS32, _ABS32_LO, _ABS32_HI) and not fixed:
                 raise LinkError(f"a 32-bit address of {symbol.name!r}: the object is not position independent")

@@ -40,8 +40,9 @@ def metadata(blob: bytes) -> dict[str, Any]:
 
 def kernel_facts(blob: bytes, entry: str) -> dict[str, int]:
     """What a driver may want to know of a kernel: bytes of arguments, of shared and of private memory, registers."""
-    for kernel in metadata(blob).get("amdhsa.kernels", ()):
-        if kernel.get(".name") == entry:
+    kernels = metadata(blob).get("amdhsa.kernels")
+    for kernel in kernels if isinstance(kernels, list) else ():
+        if isinstance(kernel, dict) and kernel.get(".name") == entry:
             try:
                 return {
                     "kernarg_bytes": kernel[".kernarg_segment_size"],

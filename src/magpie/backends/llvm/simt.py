@@ -7,6 +7,7 @@ is here; the ops themselves are those of `magpie.backends.llvm.elementwise` at w
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -327,7 +328,8 @@ class Simt(ABC):
             if size <= _INLINE_ZEROS:
                 self.c.entry.lines.append(f"  store [{size} x i8] zeroinitializer, ptr{self.stack} {found}, align 16")
             else:
-                name = self.c.module.helper("zero.local", lambda: _ZERO.replace("ptr", f"ptr{self.stack}"))
+                text = re.sub(r"\bptr\b", f"ptr{self.stack}", _ZERO)
+                name = self.c.module.helper("zero.local", lambda: text)
                 self.c.entry.lines.append(f"  call void {name}(ptr{self.stack} {found}, i64 {size})")
         return found, self.stack
 
