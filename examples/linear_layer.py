@@ -1,7 +1,7 @@
 """A layer of a neural network, relu(x @ w + b), in one kernel: a product on matrix tiles, and the rest in its tail.
 
-A subgroup multiplies a block of 16 rows by 64 columns. What work-items hold of it is the target's affair, so the sums go
-through shared memory, where each work-item takes up elements of its own, adds the bias and rounds once.
+A subgroup multiplies a block of 16 rows by 64 columns. What work-items hold of it is the target's affair, so the sums
+go through shared memory, where each work-item takes up elements of its own, adds the bias and rounds once.
 """
 
 from __future__ import annotations
