@@ -19,6 +19,7 @@ from magpie.frontend.signature import Arg, ArrayArg, ConstArg, ScalarArg, WeakAr
 from magpie.records import record
 from magpie.runtime.arrays import foreign_array, is_array_like
 from magpie.runtime.buffer import Buffer, freed_error, type_name
+from magpie.runtime.foreign import remember
 from magpie.runtime.keys import FREED, MAX_RANK, ArrayKey, array_key, is_small
 from magpie.runtime.types import struct_type, type_of
 
@@ -191,8 +192,11 @@ def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any] | Buffer:
 
         found = device_array(value, p.name)
         if found is not None:
+            remember(value, found)
             return found
-    return foreign_array(value, p.name)
+    array = foreign_array(value, p.name)
+    remember(value, array)
+    return array
 
 
 def numpy_key(array: numpy.ndarray[Any, Any], name: str) -> ArrayKey:

@@ -11,7 +11,7 @@ import importlib
 import re
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magpie import knobs
 from magpie.backends.registry import BUILTIN, DISPLAY_NAMES, backend, backend_ids, canonical
@@ -19,6 +19,7 @@ from magpie.errors import GpuError, GpuErrorKind
 from magpie.runtime.device import Device, unknown_device
 
 if TYPE_CHECKING:
+    from magpie.runtime.buffer import Buffer
     from magpie.runtime.driver import Driver
 
 __all__ = ["ORDER", "Runtime", "reset", "runtime"]
@@ -46,6 +47,8 @@ class Runtime:
         self._reasons: dict[str, str | None] = {}
         self._devices: dict[str, tuple[Device, ...]] = {}
         self._default: Device | None = None
+        #: Descriptions of other libraries' arrays and the mp arrays that were made of them (`magpie.runtime.foreign`).
+        self.foreign: dict[Any, Buffer] = {}
 
     def driver(self, id_: str) -> Driver:
         """The driver of a canonical backend id. Raises GpuError BackendUnavailable with the reason."""

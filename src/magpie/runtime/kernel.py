@@ -253,6 +253,13 @@ class Kernel:
             found = self._made["key"] = key_function(self.parameters)
         return found
 
+    def _array_places(self) -> tuple[bool, ...]:
+        """Which parameters take arrays."""
+        found: tuple[bool, ...] | None = self._made.get("places")
+        if found is None:
+            found = self._made["places"] = tuple(p.kind in ("array", "any") for p in self.parameters)
+        return found
+
     def _specialiser(self) -> Specialiser:
         with self._lock:
             found: Specialiser | None = self._made.get("specialiser")

@@ -17,7 +17,7 @@ from magpie.errors import GpuError, GpuErrorKind, LaunchTypeError, LaunchValueEr
 from magpie.frontend.signature import ScalarArg
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.records import record, replaced
-from magpie.runtime import fastpath
+from magpie.runtime import fastpath, foreign
 from magpie.runtime.arguments import Signature, bind, signature
 from magpie.runtime.buffer import Buffer
 from magpie.runtime.device import Device
@@ -84,6 +84,10 @@ class Launcher:
                     run(*args)
                 except MagpieError as error:
                     raise clean(error) from None
+                return
+            known = foreign.seen(args, self.kernel._array_places()) if foreign.readers else None
+            if known is not None:
+                self(*known)
                 return
         try:
             self._launch(args, kwargs)
