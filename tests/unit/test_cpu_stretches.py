@@ -101,7 +101,8 @@ class Loops:
         ((64, 1, 1), 16, "x[i, j] * w[0]", False),
         ((64, 4, 1), 16, "x[i, j] * w[0]", True),  # workgroups abreast are one row
         ((64, 4, 1), 16, "x[i, j] * w[mp.thread_id(0) // 64]", False),  # unless their work-items know which is theirs
-        ((256, 1, 1), 16, "mp.exp(x[i, j])", False),  # a test is nothing beside it
+        ((256, 1, 1), 16, "x[i, j] * 3", False),  # nothing to take out of it
+        ((256, 1, 1), 16, "mp.exp(x[i, j] * w[0])", False),  # a test is nothing beside it
     ],
 )
 def test_where_it_is_done(monkeypatch, workgroup, gang, work, made):

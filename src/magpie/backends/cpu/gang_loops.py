@@ -186,7 +186,7 @@ class GangLoops(Arena):
     def count(self, hint: str, trips: str, ends: list[Callable[[], None]], *, rolled: bool = False) -> str:
         """A loop over 0..trips (at least one trip); the body is emitted next, and ``ends`` gets what closes it.
 
-        ``rolled``: a trip is so long that unrolling would only cost compile time.
+        ``rolled``: unrolling would only cost compile time.
         """
         if trips == "1":
             return "0"
@@ -210,12 +210,12 @@ class GangLoops(Arena):
         return index
 
     def up_to(self, trips: str, body: Callable[[str], None]) -> None:
-        """A loop over 0..trips, perhaps of no trip."""
+        """A loop over 0..trips, perhaps of no trip, that LLVM leaves rolled."""
         c, ends = self.c, list[Callable[[], None]]()
         some, none = c.block("some"), c.block("none")
         c.cbr(c.op(f"icmp sgt i64 {trips}, 0"), some, none)
         c.place(some)
-        body(self.count("g", trips, ends))
+        body(self.count("g", trips, ends, rolled=True))
         for end in ends:
             end()
         c.br(none)
@@ -255,7 +255,7 @@ class GangLoops(Arena):
         c, w, items = self.c, self.width, self.items_along()
         guard = find_guard(run.nodes, self.env)
         many = self.joined or (gangs.isdigit() and int(gangs) >= LONG)
-        if not many or not self.two_copies() or not worth_a_loop(run.nodes):
+        if not many or not self.two_copies() or not worth_a_loop(run.nodes, self.env):
             return None
         if guard is None:
             if items.isdigit() and int(items) % w == 0:
@@ -275,6 +275,7 @@ class GangLoops(Arena):
         c.place(on)
         c.do(f"{following} = add i64 {first}, 1")
         c.cbr(c.op(f"icmp slt i64 {following}, {gangs}"), upwards, found)
+        on.end += f", !llvm.loop {self.module.rolled()}"
         c.place(downwards)
         beyond, last = c.name(), c.name()
         c.do(f"{beyond} = phi i64 [ {gangs}, %{up.label} ], [ {last}, %LATCH ]")
@@ -283,6 +284,7 @@ class GangLoops(Arena):
         down = c.at_block
         downwards.lines[0] = downwards.lines[0].replace("%LATCH", f"%{down.label}")
         c.cbr(full, found, downwards)
+        down.end += f", !llvm.loop {self.module.rolled()}"
         c.place(found)
         ends = [c.op(f"phi i64 [ {x}, %{down.label} ], [ {gangs}, %{on.label} ]") for x in (first, beyond)]
         return ends[0], ends[1], assumed

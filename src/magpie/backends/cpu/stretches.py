@@ -13,9 +13,10 @@ above all, which a guard kept inside. A 3x3 convolution (one thread, EPYC, workg
     a loop of their own   0.15            0.62            2.9
     ====================  ==============  ==============  ==============
 
-It takes rows of many gangs: with two or four, looking for the ends cost what the loads had. What does not fit into
-registers is spilled, which costs what loading it in each trip had: filters of 4 x 4 and 5 x 5 took 0.83 to 0.94 of
-their time. Only elementary functions, whose constants are spilled too, became slower (1.05).
+It takes rows of many gangs: with two or four, looking for the ends cost what the loads had. It takes such loads:
+without them a saxpy in the cache became no faster, and its code half as long again. What does not fit into registers is
+spilled, which costs what loading it in each trip had: filters of 4 x 4 and 5 x 5 took 0.83 to 0.94 of their time. Only
+elementary functions, whose constants are spilled too, became slower (1.05).
 """
 
 from __future__ import annotations
@@ -37,10 +38,13 @@ _ORDERED = ("lt", "le", "gt", "ge")
 _STRAIGHT = ("add", "sub", "neg", "mul", "cast")
 
 
-def worth_a_loop(nodes: Region) -> bool:
-    """Whether the full gangs of a long row that agree on the guard get a loop of their own: not where a test is nothing
-    beside the work."""
-    return not any((n.op == "loop" and not runs_once(n)) or n.op in ELEMENTARY for n in walk(nodes))
+def worth_a_loop(nodes: Region, env: Env) -> bool:
+    """Whether the full gangs of a long row that agree on the guard get a loop of their own: where loads leave it, and a
+    trip is short."""
+    inside = list(walk(nodes))
+    if any((n.op == "loop" and not runs_once(n)) or n.op in ELEMENTARY for n in inside):
+        return False
+    return any(n.op == "load" and env.shapes.of(n).kind == 0 for n in inside)
 
 
 def in_a_stretch(guard: Guard, env: Env, again: Iterable[Node], reads: Iterable[Node]) -> bool:
