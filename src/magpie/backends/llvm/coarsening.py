@@ -11,6 +11,10 @@ of 256):
     copy of floats         2786   3828   4251   4100
     fill with floats       1642   3182   4341   4272
     copy of bytes           784   1363   2249   2774
+    copy of bytes, packed   836          2653   3812
+    y += x, halves         2127          3731   2768
+    y += x, packed         2131          4307   4328
+    x / (1 + exp(-x))      2070   2451   2798   2923
     saxpy of doubles       4119   4095   4046   4061
     5-point stencil        2194   2979   3176   3333
     transpose by tiles     3575   3701   3663
@@ -49,7 +53,7 @@ NONE = Coarsening()
 _BYTES, _OF_AN_ARRAY = 48, 16
 _MOST = 8
 # Nodes of a kernel whose time goes into memory, for each byte of it; functions count as many.
-_WORK_A_BYTE = 8
+_WORK_A_BYTE = 16
 _ELEMENTARY = 60
 _DIVISION = 8
 # Values that a thread keeps: the accesses of all its work-items, about.
