@@ -124,7 +124,8 @@ def k_numbered_again(count: mp.Array[mp.i32], out: mp.Array[mp.i32, 2]):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "rows", "in_order"), [(k_numbered, 1024, True), (k_numbered, 1000, False), (k_numbered_again, 1024, False)]
+    ("kernel", "rows", "in_order"),
+    [(k_numbered, 1024, True), (k_numbered, 1000, False), (k_numbered_again, 1024, False)],
 )
 def test_short_rows_of_a_large_output_that_nothing_touched_go_in_order(monkeypatch, kernel, rows, in_order) -> None:
     monkeypatch.setenv("MAGPIE_CPU_THREADS", "1")
