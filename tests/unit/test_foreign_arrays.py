@@ -28,6 +28,12 @@ class Tensor:
         self.layout = "torch.strided"
         self.requires_grad = self.negative = False
 
+    @property
+    def __cuda_array_interface__(self):  # torch's answers: none on the host, and an error of another kind with a gradient
+        if not self.is_cuda:
+            raise AttributeError("no CUDA tensor")
+        raise RuntimeError("requires grad" if self.requires_grad else "torch itself is to be asked")
+
     def is_conj(self):
         return False
 
@@ -159,8 +165,9 @@ def test_what_forbids_a_tensor_is_asked_each_time(cuda):
     for change in ({"requires_grad": True}, {"negative": True}):
         tensor = Tensor(x)
         vars(tensor).update(change)
-        with pytest.raises(mp.LaunchTypeError, match="requires grad|plain strided"):
-            launch(1.0, tensor, Tensor(y))
+        for by in (launch, make_saxpy()[1, 64]):  # one that has seen tensors like it, and one that has not
+            with pytest.raises(mp.LaunchTypeError, match="requires grad|plain strided"):
+                by(1.0, tensor, Tensor(y))
     assert (y == 3).all()
 
 

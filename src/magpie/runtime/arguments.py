@@ -187,7 +187,8 @@ def _foreign(p: Parameter, value: Any) -> numpy.ndarray[Any, Any] | Buffer:
         raise LaunchTypeError(
             f"argument {p.name!r} must be an array; got {_shown(value)}", diagnostic="MPG_LAUNCH_1002", help=hint
         )
-    if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False) is True:
+    # (torch first: its tensors that require grad raise RuntimeError where the other is asked for)
+    if getattr(value, "is_cuda", False) is True or hasattr(value, "__cuda_array_interface__"):
         from magpie.runtime.drivers.gpu.arrays import device_array
 
         found = device_array(value, p.name)
