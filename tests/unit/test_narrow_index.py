@@ -138,3 +138,21 @@ def test_quotients_of_negative_numbers_hold_every_value(op):
         q = b.emit(op, a, b.const(by, index))
         values = [int(v / by) if op == "tdiv" else v // by for v in range(low, high + 1)]
         assert ranges(k).of(q) == (min(values), max(values)), (low, high, by)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 9, 40])
+def test_what_goes_from_slot_to_slot_reaches_the_last(length):
+    """d = c; c = b; b = a; a = a * 3 + 1: each takes the values of the one before, a trip later."""
+    x = Buffer("x", i32, 1, "read_write")
+    k = Kernel("k", [x], workgroup=(64, 1, 1), facts=Facts(small=True))
+    b = Builder(k.body)
+    chain = [Slot(f"s{n}", index) for n in range(length)]
+    for slot in chain:
+        b.set(slot, b.const(0, index))
+    with b.counted(b.const(0, index), b.emit("extent", array=x, dim=0), b.const(1, index)):
+        for later, earlier in zip(chain[:0:-1], chain[-2::-1], strict=True):
+            b.set(later, b.get(earlier))
+        b.set(chain[0], b.emit("add", b.emit("mul", b.get(chain[0]), b.const(3, index)), b.const(1, index)))
+    b.store(x, (b.const(0, index),), b.emit("cast", b.get(chain[-1]), type=i32))
+    known = ranges(prepare(k))
+    assert not any(known.slot_fits32(slot) for slot in chain)

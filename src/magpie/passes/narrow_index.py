@@ -20,6 +20,8 @@ _EXTENT = 1 << 60
 _SMALL = (1 << 31) - 1
 # What a workgroup may hold on any target.
 _WORKGROUP = 1 << 16
+# Values that go from slot to slot come to rest after as many rounds as there are slots in the chain; few have three.
+_ROUNDS = 16
 
 
 class Ranges:
@@ -53,19 +55,19 @@ def full(t: DType) -> Interval:
 
 
 def ranges(kernel: Kernel) -> Ranges:
-    """The intervals of ``kernel``; three rounds over the body, the third with every growing slot widened."""
+    """The intervals of ``kernel``: rounds over the body until no slot grows, those that still do after two widened."""
     walk = _Walk(kernel)
-    for round_ in range(3):
+    for round_ in range(_ROUNDS):
         before = dict(walk.result.slots)
         walk.region(kernel.body)
         grown = {s for s, r in walk.result.slots.items() if before.get(s) != r}
         if not grown:
-            break
-        if round_ == 1:
-            for slot in grown:
+            return walk.result
+        if round_ > 0:
+            for slot in grown - walk.counted.keys():
                 if isinstance(slot.type, DType):
                     walk.result.slots[slot] = full(slot.type)
-    return walk.result
+    return Ranges()  # what did not come to rest says nothing
 
 
 class _Walk:
