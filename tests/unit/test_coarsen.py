@@ -15,6 +15,7 @@ from magpie.backends.base import Options
 from magpie.backends.hip.metadata import kernel_facts
 from magpie.backends.interp.engine import Program
 from magpie.backends.registry import backend
+from magpie.ir.nodes import walk
 from magpie.ir.verify import verify
 from magpie.passes import prepare
 from magpie.passes.coarsen import can_coarsen, can_pack, coarsen
@@ -181,6 +182,26 @@ def test_workgroups_of_a_block_have_shared_arrays_of_their_own(shape, factor, di
     grid = (-(-shape[1] // 8), -(-shape[0] // 8))
     run(prepared(k_transpose, (x, y)), grid, (8, 4), (x, y), factor, dim)
     assert np.array_equal(y, x.T)
+
+
+@mp.kernel
+def k_scratch(x: mp.Array[mp.i32, 1], y: mp.Array[mp.i32, 1]):
+    own = mp.shared(64, mp.i32)
+    i, t = mp.global_id(0), mp.thread_id(0)
+    if i < x.shape[0]:
+        own[t] = x[i] * 3
+        y[i] = own[t] + 1
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("n", [1, 100, 130, 511])
+def test_a_guard_that_parts_a_block_leads_no_part_of_it_to_a_barrier(n, factor):
+    x, y = np.arange(n, dtype=np.int32), np.zeros(n, np.int32)
+    ready = prepared(k_scratch, (x, y), (64, 1, 1))
+    assert can_coarsen(ready)
+    assert not any(node.op == "barrier" for node in walk(coarsen(ready, factor).body))
+    run(ready, (-(-n // 64),), (64,), (x, y), factor)
+    np.testing.assert_array_equal(y, x * 3 + 1)
 
 
 @mp.kernel

@@ -270,7 +270,9 @@ class _Coarsening:
             for array in self.kernel.locals:
                 self.clear(array)
             self.region(self.kernel.body, [item])
-            if self.kernel.shared:  # the next workgroup writes where this one still reads
+            # The next workgroup writes where this one still reads. Without a barrier inside, work-items behind a guard
+            # have parts of their own there, and not all of them need come here.
+            if self.kernel.shared and (not self.guards or any(n.op == "barrier" for n in walk(self.kernel.body))):
                 b.emit("barrier")
 
     def clear(self, array: LocalArray) -> None:
