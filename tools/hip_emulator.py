@@ -42,6 +42,7 @@ _PT_LOAD, _SHT_RELA, _SHF_ALLOC = 1, 4, 2
 # Kernel descriptor: bits of its properties and how many scalar registers each stands for, in their order.
 _USER_REGISTERS = ((0, 4), (1, 2), (2, 2), (3, 2), (4, 2), (5, 2), (6, 1))
 _KERNARG = 3
+_SCRATCH = (0, 5, 6)  # where private memory lies: the emulator knows by itself
 _LDS_SHIFT, _LDS_UNIT = 15, 512
 
 # First words of buffer_gl0_inv and buffer_gl1_inv, on RDNA 3.
@@ -140,7 +141,7 @@ class EmulatedKernel:
             user: list[int] = []
             for bit, count in _USER_REGISTERS:
                 if self.properties >> bit & 1:
-                    assert bit == _KERNARG or self.private, f"the kernel asks for user register {bit}"
+                    assert bit in (_KERNARG, *_SCRATCH), f"the kernel asks for user register {bit}"
                     user += [start & 0xFFFFFFFF, start >> 32] if bit == _KERNARG else [0] * count
             where = (self.start, self.end - self.start, *grid, *block, start, resources, self.private)
             try:

@@ -65,7 +65,7 @@ def wide(t):
 
 def in_order(x, name, t, rows, stored):
     """One row: ``x`` held as ``t``, of an array whose elements are ``stored``, among ``rows`` rows."""
-    one_pass = max(1, min(x.size // (2048 * wide(stored)), 4096 // rows))
+    one_pass = max(1, min(x.size // (2048 * wide(stored)), 4224 // rows))
     parts = _pass(x, name, t, one_pass, wide(stored))
     return parts[0] if one_pass == 1 else _pass(parts, name, t, 1, wide(t))[0]
 
