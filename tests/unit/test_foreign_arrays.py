@@ -171,6 +171,24 @@ def test_what_forbids_a_tensor_is_asked_each_time(cuda):
     assert (y == 3).all()
 
 
+def test_a_sparse_tensor_is_refused_by_our_words(cuda, monkeypatch):
+    """It has no strides, and torch raises where one asks for them."""
+
+    def stride(self):
+        raise RuntimeError("sparse tensors do not have strides")
+
+    launch = make_saxpy()[1, 64]
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    for _ in range(3):
+        launch(1.0, Tensor(x), Tensor(y))
+    sparse = Tensor(x)
+    sparse.layout = "torch.sparse_coo"
+    monkeypatch.setattr(Tensor, "stride", stride)
+    with pytest.raises(mp.LaunchTypeError, match="plain strided"):
+        launch(1.0, sparse, Tensor(y))
+    assert (y == 3).all()
+
+
 def test_nothing_is_remembered_for_another_runtime(cuda):
     saxpy = make_saxpy()
     x, y = np.ones(8, np.float32), np.zeros(8, np.float32)

@@ -7,8 +7,9 @@ and what they take and give, stands in `magpie.ir.ops`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from magpie.diagnostics.loc import Loc
@@ -34,6 +35,7 @@ __all__ = [
     "SharedArray",
     "Slot",
     "ValueType",
+    "origins",
     "walk",
 ]
 
@@ -176,6 +178,11 @@ class SharedArray(Array):
     def dynamic(self) -> bool:
         return any(not isinstance(n, int) for n in self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes, where an extent that a launch decides counts as one."""
+        return self.type.itemsize * prod(n for n in self.shape if isinstance(n, int))
+
 
 class LocalArray(Array):
     """Memory private to a work-item, row major, of constant shape. Its content starts at zero."""
@@ -190,6 +197,11 @@ class LocalArray(Array):
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one work-item's array."""
+        return self.type.itemsize * prod(self.shape)
 
 
 class ConstArray(Array):
@@ -300,6 +312,17 @@ class Kernel:
         yield self.body
         for f in self.functions:
             yield f.body
+
+
+def origins(values: Iterable[Node]) -> Iterator[Node]:
+    """Every node that values are made of, these included, each once; a slot's content is where that ends."""
+    todo, seen = list(values), set[Node]()
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            todo += node.args
 
 
 def walk(region: Region, enter: Callable[[Node], bool] | None = None) -> Iterator[Node]:

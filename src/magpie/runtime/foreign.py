@@ -94,7 +94,10 @@ def _torch_reader(torch: Any) -> Callable[[Any], Any]:
                 return tensor.numpy()
             except (RuntimeError, TypeError):
                 return None
-        key = _torch_key(tensor)
+        try:
+            key = _torch_key(tensor)
+        except RuntimeError:  # a sparse one has no strides: the long way says so
+            return None
         found = _known().get(key)
         if found is not None:
             stream = stream_of(key[4])

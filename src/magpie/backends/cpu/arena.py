@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magpie.backends.cpu.copies import COPIES, array_bytes, copy_pitch
+from magpie.backends.cpu.copies import COPIES, copy_pitch
 from magpie.backends.cpu.gang import Env, Storage
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.regions import Plan, Run
@@ -55,9 +55,9 @@ class Arena:
         plan, shapes, w = self.plan, self.env.shapes, self.width
         for array in self.kernel.shared:
             if not array.dynamic:
-                self.place_fixed(array, array_bytes(array))
+                self.place_fixed(array, array.nbytes)
                 if array in self.copied:
-                    self.fixed += copy_pitch(array) * COPIES - array_bytes(array)
+                    self.fixed += copy_pitch(array) * COPIES - array.nbytes
                     self.fixed = (self.fixed + 63) // 64 * 64
         for local in self.kernel.locals:
             if local not in plan.context_arrays:

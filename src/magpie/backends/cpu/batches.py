@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magpie.backends.cpu.copies import COPIES, array_bytes, copy_pitch, stretches
+from magpie.backends.cpu.copies import COPIES, copy_pitch, stretches
 from magpie.backends.cpu.gang import Coordinates
 from magpie.backends.cpu.merging import MergingLoops
 from magpie.backends.cpu.order import in_bands
@@ -77,7 +77,7 @@ class Batches(MergingLoops):
         gangs = -(-block // (self.width * loop.attrs["size"]))
         touched = {n.attrs.get("array") for r in loop.regions for n in walk(r)}
         shared = [a for a in self.kernel.shared if a in touched]
-        memory = self.per_gang * gangs + sum(array_bytes(a) for a in shared)
+        memory = self.per_gang * gangs + sum(a.nbytes for a in shared)
         memory += sum(copy_pitch(a) * (COPIES - 1) for a in shared if a in self.copied)
         most: int = max(1, min(_MOST, -(-_BLOCK // block), _ROOM // max(1, memory)))
         return int(1 << (most.bit_length() - 1))  # so that batches and chunks of workgroups fit together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magpie.backends.cpu.copies import COPIES, all_stretches, array_bytes, copy_pitch, private_arrays
+from magpie.backends.cpu.copies import COPIES, all_stretches, copy_pitch, private_arrays
 from magpie.backends.cpu.gang import Env
 from magpie.backends.cpu.gang_loops import GangLoops
 from magpie.backends.cpu.regions import Item, Plan
@@ -69,7 +69,7 @@ class MergingLoops(GangLoops):
     def each_line(self, array: SharedArray, body: Callable[[str], None]) -> None:
         """``body`` for the address of every 64 bytes of an array; the arena has room for the last of them."""
         ends: list[Callable[[], None]] = []
-        line = self.count("line", str(-(-array_bytes(array) // 64)), ends)
+        line = self.count("line", str(-(-array.nbytes // 64)), ends)
         body(self.c.op(f"getelementptr [64 x i8], ptr {self.env.arrays[array][0]}, i64 {line}"))
         for end in reversed(ends):
             end()

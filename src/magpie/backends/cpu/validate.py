@@ -6,7 +6,7 @@ from magpie.backends.base import Manifest
 from magpie.backends.cpu.regions import Plan
 from magpie.backends.cpu.spmd import supported
 from magpie.diagnostics import Diagnostic
-from magpie.ir.nodes import Kernel, LocalArray, walk
+from magpie.ir.nodes import Kernel, walk
 from magpie.passes.lower_tiles import LOWERED
 from magpie.passes.uniformity import Level, analyse
 
@@ -30,7 +30,7 @@ def validate(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:
             and (node.info.capability or "") in ("", *manifest.capabilities)
         ):
             found.append(Diagnostic("MPG_CPU_1001", f"the cpu backend has no code for '{node.op}'", node.loc))
-    size = sum(_bytes(array) for array in ready.locals)
+    size = sum(array.nbytes for array in ready.locals)
     if size * 64 > _MOST_LOCAL:
         found.append(
             Diagnostic(
@@ -60,10 +60,3 @@ def validate_plan(kernel: Kernel, plan: Plan) -> list[Diagnostic]:
         for node in plan.broadcast
         if uniformity.level(node) >= Level.SUBGROUP
     ]
-
-
-def _bytes(array: LocalArray) -> int:
-    n = array.type.itemsize
-    for extent in array.shape:
-        n *= extent
-    return n

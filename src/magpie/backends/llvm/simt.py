@@ -225,9 +225,13 @@ class Simt(ABC):
             c.place(join)
 
     def loop(self, node: Node) -> None:
+        self.loop_to(node, self.c.block("exit"))
+
+    def loop_to(self, node: Node, exit_: Block) -> None:
+        """A loop that is left to a given block."""
         c = self.c
         body, step = node.regions
-        header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
+        header, tail = c.block("loop"), c.block("step")
         c.br(header)
         c.place(header)
         self.loops.append((tail, exit_))
@@ -320,10 +324,7 @@ class Simt(ABC):
             return self.pointer(array)
         found = self.local_memory.get(array)
         if found is None:
-            size = array.type.itemsize
-            for n in array.shape:
-                size *= n
-            size = (size + 15) // 16 * 16
+            size = (array.nbytes + 15) // 16 * 16
             found = self.local_memory[array] = self.stack_memory(f"[{size} x i8]", 16)
             if size <= _INLINE_ZEROS:
                 self.c.entry.lines.append(f"  store [{size} x i8] zeroinitializer, ptr{self.stack} {found}, align 16")

@@ -19,7 +19,7 @@ from magpie.backends.llvm.emitter import Module, constant, memory_element
 from magpie.backends.llvm.simt_atomics import AtomicSimt
 from magpie.dtypes import DType, StructType, bf16, by_name, f16
 from magpie.ir.layout import BufferField, KernelLayout, ScalarField, scalar_places
-from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, Node, SharedArray, walk
+from magpie.ir.nodes import Array, Buffer, ConstArray, Kernel, Node, walk
 from magpie.ir.ops import Effect
 from magpie.passes.coarsen import groups_name
 
@@ -286,7 +286,7 @@ class DeviceKernel(AtomicSimt):
         """Where each shared array lies. Arrays of fixed size are variables of the module, up to what any kernel may
         have; beyond, and where sizes are known at launch only, they share the block that the launch asks for."""
         fixed = [s for s in self.kernel.shared if not s.dynamic]
-        total = sum(_round(_bytes(s)) for s in fixed)
+        total = sum(_round(s.nbytes) for s in fixed)
         module = self.c.module
         self.info["static_shared"] = total
         asked = total > self.static_shared
@@ -299,10 +299,10 @@ class DeviceKernel(AtomicSimt):
         for k, s in enumerate(fixed):
             if asked:
                 self.shared_plan[s] = self.in_entry(f"getelementptr i8, ptr{SHARED} {block}, i64 {offset}")
-                offset += _round(_bytes(s))
+                offset += _round(s.nbytes)
             else:
                 name = f"@shared.{k}{self.suffix}"
-                module.globals[name] = f"{name} = internal addrspace(3) global [{_bytes(s)} x i8] undef, align {_ALIGN}"
+                module.globals[name] = f"{name} = internal addrspace(3) global [{s.nbytes} x i8] undef, align {_ALIGN}"
                 self.shared_plan[s] = name
         at = str(offset)
         words = self.extent_words()
@@ -355,14 +355,6 @@ met:
 def _orders(node: Node) -> bool:
     """Whether a node makes what other work-items wrote visible to this one."""
     return node.info.effect is Effect.SYNC or node.attrs.get("order") in ("acquire", "release", "acq_rel", "seq_cst")
-
-
-def _bytes(array: SharedArray) -> int:
-    size = array.type.itemsize
-    for n in array.shape:
-        assert isinstance(n, int)
-        size *= n
-    return size
 
 
 def _round(size: int) -> int:

@@ -230,22 +230,11 @@ class MaskedSimt(ReportingSimt):
 
     def plain_loop(self, node: Node, returns: bool) -> None:
         """A loop without cross-lane operations: masks inside it matter to nobody, only who returned from it."""
-        c = self.c
-        body, step = node.regions
-        header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
+        exit_ = self.c.block("exit")
         self.after = False
         if returns:
             self.leave_kernel = exit_
-        c.br(header)
-        c.place(header)
-        self.loops.append((tail, exit_))
-        self.region(body)
-        c.br(tail)
-        c.place(tail)
-        self.region(step)
-        self.repeat(node, header)
-        self.loops.pop()
-        c.place(exit_)
+        self.loop_to(node, exit_)
 
     def crossing_loop(self, node: Node, returns: bool) -> None:
         """A loop with cross-lane operations: the mask of each trip is that of the lanes that began it."""

@@ -17,24 +17,37 @@ __all__ = ["DeviceEvent", "DeviceStream"]
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY, hipErrorNotReady
 
 
-class DeviceStream:
-    """A queue; without flags it waits for the legacy default stream, and that for it."""
+class _Handle:
+    """Something of the vendor's that ``destroy`` ends."""
 
-    def __init__(self, driver: GpuDriver, device: int, flags: int = 0) -> None:
-        self.driver, self.device = driver, device
-        self.handle = driver.enter(device).number("create_stream", flags, type_=ctypes.c_void_p)
+    destroy: str
+    driver: GpuDriver
+    device: int
+    handle: int
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", 0)
         if handle:
             try:
-                self.driver.enter(self.device).functions["destroy_stream"](handle)
+                self.driver.enter(self.device).functions[self.destroy](handle)
             except (GpuError, TypeError, AttributeError):
                 return
 
 
-class DeviceEvent:
+class DeviceStream(_Handle):
+    """A queue; without flags it waits for the legacy default stream, and that for it."""
+
+    destroy = "destroy_stream"
+
+    def __init__(self, driver: GpuDriver, device: int, flags: int = 0) -> None:
+        self.driver, self.device = driver, device
+        self.handle = driver.enter(device).number("create_stream", flags, type_=ctypes.c_void_p)
+
+
+class DeviceEvent(_Handle):
     """A mark in a stream, with a time."""
+
+    destroy = "destroy_event"
 
     def __init__(self, driver: GpuDriver, device: int, stream: int) -> None:
         self.driver, self.device = driver, device
@@ -74,11 +87,3 @@ class DeviceEvent:
         out = ctypes.c_float()
         self.driver.api.call("elapsed_time", ctypes.byref(out), earlier.handle, self.handle)
         return float(out.value)
-
-    def __del__(self) -> None:
-        handle = getattr(self, "handle", 0)
-        if handle:
-            try:
-                self.driver.enter(self.device).functions["destroy_event"](handle)
-            except (GpuError, TypeError, AttributeError):
-                return
