@@ -219,7 +219,8 @@ def test_memory_is_given_back(obj: bytes, externals: Any) -> None:
 
     def mapped() -> int:
         with open("/proc/self/maps", encoding="ascii") as maps:
-            return sum("r-xp" in line for line in maps)
+            # code of no file: a thread of another test may be importing a library at the same time
+            return sum("r-xp" in line and "/" not in line for line in maps)
 
     before = mapped()
     images = [prepared.load(externals[0]) for _ in range(50)]

@@ -257,10 +257,14 @@ def test_ten_thousand_launches_leave_nothing(monkeypatch, launch):
     all_of_them(1500)  # every grid, length and view: tables were full, and memory is as large as it gets
     memory, objects, buffers = all_of_them(1500)
     slow = launch is launch_with_new_grids  # 0.5 ms each, all others some microseconds
-    memory_after, objects_after, buffers_after = all_of_them(3000 if slow else LAUNCHES)
+    for _ in range(3):  # a leak grows each time; the heap of a process that ran thousands of other tests may grow once
+        before = memory
+        memory, objects_after, buffers_after = all_of_them(3000 if slow else LAUNCHES)
+        if memory - before < 2 << 20:
+            break
     assert buffers_after == buffers
     assert objects_after - objects < 200, "far below one a launch"
-    assert memory_after - memory < 2 << 20, "200 bytes a launch would show"
+    assert memory - before < 2 << 20, "200 bytes a launch would show"
 
 
 def test_kernels_that_go_take_their_code_with_them(monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import threading
 from types import CodeType, FunctionType
 
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
@@ -16,6 +17,9 @@ from magpie.diagnostics.loc import Loc
 __all__ = ["Source", "source_of"]
 
 _cache: dict[int, tuple[CodeType, Source]] = {}
+# CPython 3.11 counts the depth of all syntax trees that are being made in one place: where two threads take turns, one
+# of them ends in a SystemError.
+_PARSING = threading.Lock()
 _CACHE_SIZE = 1024
 
 
@@ -117,7 +121,8 @@ def _parse(fn: FunctionType, lines: list[str], first: int) -> tuple[ast.Function
         end = _block_end(lines, end, indent)
         block = lines[first - 1 : end]
         try:
-            module = ast.parse(before + "".join(block))
+            with _PARSING:
+                module = ast.parse(before + "".join(block))
         except SyntaxError as problem:
             error = problem  # cut inside of a bracket or a string: take more
             if end >= len(lines):
