@@ -238,7 +238,7 @@ def test_shuffles(how, masked, block, size):
 
 @pytest.mark.parametrize(("block", "size"), [(64, 32), (50, 32), (64, 64)])
 def test_votes(block, size):
-    x, y, a, e = arrays((u64, i32, i32, i32))
+    x, y, a, e, low, high = arrays((u64, i32, i32, i32, u32, u32))
 
     def body(b):
         i, t = b.gid(), b.tid()
@@ -246,6 +246,8 @@ def test_votes(block, size):
         def act():
             c = b.emit("eq", b.emit("mod", t, b.i(5)), b.i(0))
             b.store(x, (i,), b.emit("subgroup_ballot", c))
+            for word, out in enumerate((low, high)):
+                b.store(out, (i,), b.emit("subgroup_ballot_word", c, word=word))
             b.store(y, (i,), b.cast(b.emit("subgroup_any", b.emit("gt", t, b.i(40))), i32))
             b.store(a, (i,), b.cast(b.emit("subgroup_all", b.emit("lt", t, b.i(40))), i32))
             b.store(e, (i,), b.cast(b.emit("subgroup_elect"), i32))
@@ -253,14 +255,15 @@ def test_votes(block, size):
         b.when(b.emit("gt", b.emit("mod", t, b.i(4)), b.i(0)), act)
 
     n = 2 * block
-    out = [np.zeros(n, np.uint64), *(np.full(n, -1, np.int32) for _ in range(3))]
-    program([x, y, a, e], body).run((2,), (block,), out, subgroup_size=size)
+    out = [np.zeros(n, np.uint64), *(np.full(n, -1, np.int32) for _ in range(3)), *(np.zeros(n, np.uint32) for _ in "lh")]
+    program([x, y, a, e, low, high], body).run((2,), (block,), out, subgroup_size=size)
     for g in range(2):
         for ids in subgroups(block, size):
             active = [k for k in ids if k % 4]
             for k in active:
                 i = g * block + k
                 assert int(out[0][i]) == sum(1 << (j - ids[0]) for j in active if j % 5 == 0)
+                assert [int(out[4][i]), int(out[5][i])] == [int(out[0][i]) & 0xFFFFFFFF, int(out[0][i]) >> 32]
                 assert out[1][i] == any(j > 40 for j in active)
                 assert out[2][i] == all(j < 40 for j in active)
                 assert out[3][i] == (k == active[0])

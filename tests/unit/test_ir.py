@@ -74,7 +74,7 @@ def test_printed_floats_read_back() -> None:
 def test_every_row_is_consistent() -> None:
     for name, row in OPS.items():
         assert row.name == name
-        assert row.result in ("same", "bool", "index", "u64", "i32", "given", "elem", "ptr", "none")
+        assert row.result in ("same", "bool", "index", "u64", "u32", "i32", "given", "elem", "ptr", "none")
         assert ("array" in row.attrs) or row.result != "elem"
         if row.regions or row.terminator:
             assert row.effect is Effect.CONTROL

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from magpie.diagnostics.loc import Loc
-from magpie.dtypes import DType, Type, bool_, i32, index, u64
+from magpie.dtypes import DType, Type, bool_, i32, index, u32, u64
 from magpie.ir.nodes import Array, Node, PtrType, Region, Slot, ValueType
 from magpie.ir.ops import OPS
 
@@ -31,7 +31,7 @@ def nearest(value: float, type: DType) -> float:
     return math.copysign(rounded, value)
 
 
-_FIXED: dict[str, DType] = {"bool": bool_, "index": index, "u64": u64, "i32": i32}
+_FIXED: dict[str, DType] = {"bool": bool_, "index": index, "u64": u64, "u32": u32, "i32": i32}
 
 
 class Builder:

@@ -53,8 +53,8 @@ class OpInfo:
     operands: a tuple with one class per operand: ``num`` (int or float), ``int``, ``float``, ``bool``, ``any``, ``idx``
     (any integer), ``ptr``; a final ``"*"`` repeats the class before it. Operands of the classes in ``same`` positions
     must have one type.
-    result: ``same`` (type of the first operand), ``bool``, ``index``, ``u64``, ``i32``, ``given`` (stands on the node),
-    ``elem`` (element type of the array attribute) or ``none``.
+    result: ``same`` (type of the first operand), ``bool``, ``index``, ``u64``, ``u32``, ``i32``, ``given`` (stands on
+    the node), ``elem`` (element type of the array attribute) or ``none``.
     """
 
     name: str
@@ -236,6 +236,7 @@ _op("subgroup_shuffle_up", "any idx", "same", "The value of lane - delta; own va
 _op("subgroup_shuffle_down", "any idx", "same", "The value of lane + delta; own value where that is past the end.", effect=_X, uniform=Uniform.VARYING, same=False, capability="subgroups")
 _op("subgroup_broadcast", "any idx", "same", "The value of the given lane, which must be the same for all.", effect=_X, uniform=Uniform.SUBGROUP, same=False, capability="subgroups")
 _op("subgroup_ballot", "bool", "u64", "Bit i is set where lane i is active and its operand true.", effect=_X, uniform=Uniform.SUBGROUP, capability="subgroups")
+_op("subgroup_ballot_word", "bool", "u32", "Bits 32 * `word` to 32 * `word` + 31 of `subgroup_ballot`; made for targets that have it in words of 32 bits.", effect=_X, uniform=Uniform.SUBGROUP, attrs="word", capability="subgroups")
 _op("subgroup_any", "bool", "bool", "True if any active operand is.", effect=_X, uniform=Uniform.SUBGROUP, capability="subgroups")
 _op("subgroup_all", "bool", "bool", "True if every active operand is.", effect=_X, uniform=Uniform.SUBGROUP, capability="subgroups")
 _op("subgroup_elect", "", "bool", "True for the lowest active lane only.", effect=_X, uniform=Uniform.VARYING, capability="subgroups")

@@ -86,7 +86,7 @@ def _operands(kernel: Kernel) -> Iterator[Problem]:
 
 def _results(kernel: Kernel) -> Iterator[Problem]:
     """Result types and attributes, as the op table says."""
-    fixed = {"bool": "bool", "index": "index", "u64": "u64", "i32": "i32"}
+    fixed = {"bool": "bool", "index": "index", "u64": "u64", "u32": "u32", "i32": "i32"}
     for body in kernel.bodies():
         for node in walk(body):
             info = node.info

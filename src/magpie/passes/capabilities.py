@@ -7,6 +7,7 @@ from collections.abc import Iterator, Set
 from magpie.backends.base import Manifest
 from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure, targets_with
 from magpie.diagnostics import Diagnostic
+from magpie.dtypes import DType
 from magpie.ir.nodes import Kernel, Node, walk
 
 __all__ = ["missing_capabilities", "not_portable", "undeclared"]
@@ -28,7 +29,8 @@ def _atomic(node: Node) -> str | None:
     if not node.op.startswith("atomic_"):
         return None
     type_ = node.type if node.type is not None else node.args[-1].type
-    return {"f32": "atomics_f32", "f64": "atomics_f64"}.get(str(type_), "atomics_int")
+    wide = isinstance(type_, DType) and type_.is_int and type_.bits == 64
+    return {"f32": "atomics_f32", "f64": "atomics_f64"}.get(str(type_), "atomics_int64" if wide else "atomics_int")
 
 
 def missing_capabilities(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:

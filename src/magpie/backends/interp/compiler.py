@@ -215,6 +215,13 @@ class _Compiler:
                 r[d] = getattr(rows_of(r[0].launch, r[0].k), name)(r[a], m)
 
             return vote
+        if op == "subgroup_ballot_word":
+            a, shift = args[0], np.uint64(32 * attrs["word"])
+
+            def word(r: Frame, m: Mask) -> None:
+                r[d] = (rows_of(r[0].launch, r[0].k).ballot(r[a], m) >> shift).astype(np.uint32)
+
+            return word
         if op == "subgroup_elect":
 
             def elect(r: Frame, m: Mask) -> None:
