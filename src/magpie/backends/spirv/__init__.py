@@ -1,0 +1,1 @@
+"""The Vulkan target: SPIR-V, written natively from Kernel IR."""
