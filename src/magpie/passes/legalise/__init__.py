@@ -36,11 +36,11 @@ is an i32 node or an i32 slot, on every target.
 
 Types that the target lacks stand at the edges only.
 
-* f16 and bf16: buffers, shared, local and constant arrays of them hold u16, their bits; so do `param` nodes and scalars.
-  (Arrays of a matrix tile stay as they are; of these, a `load` is taken by a bitcast, and a `store` takes one.)
-* i8, i16, u8, u16: a `load` or `param` gives the value, and only a cast to 32 bits takes it; a `store` takes what a cast
-  from 32 bits gives. So they may be held as 32-bit integers, extended by their sign. Shared, local and constant arrays
-  hold i32 and u32 instead.
+* f16 and bf16: buffers, shared, local and constant arrays of them hold u16, their bits; so do scalars and `param`
+  nodes. (Arrays of a matrix tile stay as they are; of these, a `load` is taken by a bitcast, and a `store` takes one.)
+* i8, i16, u8, u16: a `load` or `param` gives the value, and only a cast to 32 bits takes it; a `store` takes what a
+  cast from 32 bits gives. So they may be held as 32-bit integers, extended by their sign. Shared, local and constant
+  arrays hold i32 and u32 instead.
 * i64, u64, index: a `param`, builtin, extent, stride or `subgroup_ballot` gives the value; it is taken by ``cast`` to
   u32 or i32 (the low word) and by ``cast`` to u32 of ``shr`` by the constant 32 (the high word). What takes 64 bits
   (`print`) is given ``or(cast(low), shl(cast(high), 32))``, of casts from u32. An emitter that holds them as two words

@@ -49,16 +49,15 @@ _BOOL = frozenset(["and", "or", "xor", "not", "eq", "ne"])
 
 #: The pure ops on scalars that may be left; the others of the table belong to memory, subgroups and control flow.
 CORE = _ANY | _COMPARE | _INT | _FLOAT | _WIDE_FLOAT | _BITS | _BOOL
-_OTHER = frozenset(
-    ["thread_id", "workgroup_id", "workgroup_size", "num_workgroups", "global_id", "linear_local_id", "extent"]
-    + ["subgroup_size", "subgroup_lane", "subgroup_id", "subgroup_count", "stride"]
-)
+_IDS = frozenset(["thread_id", "workgroup_id", "workgroup_size", "num_workgroups", "global_id", "linear_local_id"])
+_LANES = frozenset(["subgroup_size", "subgroup_lane", "subgroup_id", "subgroup_count"])
+_LEAVES = _IDS | _LANES | {"extent", "stride"}
 
 
 def left_over(kernel: Kernel, target: Target) -> Iterator[tuple[Node, str]]:
     """The nodes of ``kernel`` that `legalise` would have replaced, each with what is wrong: none of a legal kernel."""
     for node in walk(kernel.body):
-        if not node.info.pure or node.op in _OTHER:
+        if not node.info.pure or node.op in _LEAVES:
             continue
         if node.op not in CORE and not (kernel.fastmath and node.args and node.args[0].type is f32):
             yield node, "is no op of the core"
@@ -106,6 +105,6 @@ def _fast(kernel: Kernel, node: Node) -> bool:
 
 def _edge(node: Node) -> bool:
     """Whether a value of a type that the target lacks may stand here: see the package's documentation."""
-    if node.op in ("param", "const") or node.op in _OTHER:
+    if node.op in ("param", "const") or node.op in _LEAVES:
         return True
     return node.op in ("cast", "shr", "shl", "or", "bitcast")
