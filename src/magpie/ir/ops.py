@@ -227,14 +227,15 @@ _op("grid_sync", "", "none", "All work-items of the launch arrive.", effect=Effe
 _op("uniform", "any", "same", "The operand, which the author asserts to be the same for the whole workgroup; checked by the sanitizer.", uniform=Uniform.WORKGROUP)
 
 # --- subgroups --------------------------------------------------------------------------------------------------------
+# A shuffle or broadcast with the attribute `there` is one for which nobody uses what an inactive lane, or none, gives.
 _X = Effect.CROSS_LANE
 _op("subgroup_reduce", "any", "same", "Reduction of `kind` over the active work-items, in a tree over their ranks (adjacent pairs first, absent partners skipped).", effect=_X, uniform=Uniform.SUBGROUP, attrs="kind", capability="subgroups")
 _op("subgroup_scan", "any", "same", "Prefix reduction of `kind` over the active work-items in lane order; `exclusive` starts at the identity.", effect=_X, uniform=Uniform.VARYING, attrs="kind exclusive", capability="subgroups")
-_op("subgroup_shuffle", "any idx", "same", "The value of the given lane; unspecified (here: own value) if that lane is inactive or out of range.", effect=_X, uniform=Uniform.VARYING, same=False, capability="subgroups")
-_op("subgroup_shuffle_xor", "any idx", "same", "The value of lane ^ mask.", effect=_X, uniform=Uniform.VARYING, same=False, capability="subgroups")
-_op("subgroup_shuffle_up", "any idx", "same", "The value of lane - delta; own value where that is negative.", effect=_X, uniform=Uniform.VARYING, same=False, capability="subgroups")
-_op("subgroup_shuffle_down", "any idx", "same", "The value of lane + delta; own value where that is past the end.", effect=_X, uniform=Uniform.VARYING, same=False, capability="subgroups")
-_op("subgroup_broadcast", "any idx", "same", "The value of the given lane, which must be the same for all.", effect=_X, uniform=Uniform.SUBGROUP, same=False, capability="subgroups")
+_op("subgroup_shuffle", "any idx", "same", "The value of the given lane; unspecified (here: own value) if that lane is inactive or out of range.", effect=_X, uniform=Uniform.VARYING, attrs="there", same=False, capability="subgroups")
+_op("subgroup_shuffle_xor", "any idx", "same", "The value of lane ^ mask.", effect=_X, uniform=Uniform.VARYING, attrs="there", same=False, capability="subgroups")
+_op("subgroup_shuffle_up", "any idx", "same", "The value of lane - delta; own value where that is negative.", effect=_X, uniform=Uniform.VARYING, attrs="there", same=False, capability="subgroups")
+_op("subgroup_shuffle_down", "any idx", "same", "The value of lane + delta; own value where that is past the end.", effect=_X, uniform=Uniform.VARYING, attrs="there", same=False, capability="subgroups")
+_op("subgroup_broadcast", "any idx", "same", "The value of the given lane, which must be the same for all.", effect=_X, uniform=Uniform.SUBGROUP, attrs="there", same=False, capability="subgroups")
 _op("subgroup_ballot", "bool", "u64", "Bit i is set where lane i is active and its operand true.", effect=_X, uniform=Uniform.SUBGROUP, capability="subgroups")
 _op("subgroup_ballot_word", "bool", "u32", "Bits 32 * `word` to 32 * `word` + 31 of `subgroup_ballot`; made for targets that have it in words of 32 bits.", effect=_X, uniform=Uniform.SUBGROUP, attrs="word", capability="subgroups")
 _op("subgroup_any", "bool", "bool", "True if any active operand is.", effect=_X, uniform=Uniform.SUBGROUP, capability="subgroups")

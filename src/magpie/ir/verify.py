@@ -84,6 +84,9 @@ def _operands(kernel: Kernel) -> Iterator[Problem]:
                 yield node, f"operand types differ: {[a.type for a in node.args]}"
 
 
+_OPTIONAL = ("field", "counted", "rolled", "scope", "order", "exclusive", "there")
+
+
 def _results(kernel: Kernel) -> Iterator[Problem]:
     """Result types and attributes, as the op table says."""
     fixed = {"bool": "bool", "index": "index", "u64": "u64", "u32": "u32", "i32": "i32"}
@@ -101,7 +104,7 @@ def _results(kernel: Kernel) -> Iterator[Problem]:
             elif rule == "given" and node.type is None and node.op != "call":
                 yield node, "no result type"
             for a in info.attrs:
-                if a not in node.attrs and a not in ("field", "counted", "rolled", "scope", "order", "exclusive"):
+                if a not in node.attrs and a not in _OPTIONAL:
                     yield node, f"attribute {a} is missing"
             if len(node.regions) != len(info.regions):
                 yield node, f"{len(node.regions)} regions, wanted {len(info.regions)}"
