@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from magpie.backends.spirv import table
+from magpie.backends.spirv.disassemble import disassemble
 from magpie.backends.spirv.encode import float_bits, literal_words, text_words
 from magpie.backends.spirv.function import Function
 from magpie.backends.spirv.module import Module
@@ -44,10 +45,12 @@ def builtin(m: Module, name: str) -> int:
 
 
 def finished(m: Module) -> str:
-    """The text of a module that spirv-val takes."""
+    """The text of a module that spirv-val takes, which is the same by spirv-dis and by us."""
     binary = m.binary()
     validate(binary)
-    return disassembled(binary)
+    text = disassemble(binary)
+    assert text == disassembled(binary)
+    return text
 
 
 def capabilities(text: str) -> set[str]:
