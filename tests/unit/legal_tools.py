@@ -19,9 +19,11 @@ from magpie.passes.legalise import Target, left_over, legalise
 
 #: Small ones, like SwiftShader's and WGSL's; and desktop GPUs.
 BARE = Target()
-WORDS = Target(i64=True, i16=True, i8=True, f64=True)
+WORDS = Target(i64=True, i16=True, i8=True, f64=True, fma=True, div=True)
 FULL = Target(i64=True, i16=True, i8=True, f64=True, f16=True, fma=True, div=True, denormals=True)
-TARGETS = {"bare": BARE, "words": WORDS, "full": FULL}
+#: No types of 8 and 16 bits.
+NARROW = Target(i64=True, f64=True, fma=True, div=True)
+TARGETS = {"bare": BARE, "words": WORDS, "narrow": NARROW, "full": FULL}
 
 
 def op_kernel(op: str, operands: Sequence[DType], result: DType, constant: Any = None, **fields: Any) -> Kernel:

@@ -63,7 +63,11 @@ def legalise(kernel: Kernel, target: Target, *, checked: bool = False) -> Kernel
     ``checked``: accesses are checked by the backend.
     """
     from magpie.passes.dce import drop_dead
+    from magpie.passes.legalise.floats import lower_floats
     from magpie.passes.legalise.integers import lower_integers
+    from magpie.passes.legalise.narrow import widen_small_types
 
+    kernel = widen_small_types(kernel, target)
+    kernel = lower_floats(kernel)
     kernel = lower_integers(kernel)
     return drop_dead(kernel)
