@@ -94,12 +94,14 @@ _row("atomics_int",       "yes   yes   yes   yes   yes   yes   yes    no",    "A
 _row("atomics_int64",     "ext   no    yes   yes   no    yes   yes    no",    "Atomics on 64-bit integers.")
 _row("atomics_f32",       "soft  yes   yes   yes   no    yes   yes    no",    "Atomics on f32.")
 _row("atomics_f64",       "ext   no    yes   yes   no    yes   yes    no",    "Atomics on f64.")
+_row("small_ints",        "yes   yes   yes   yes   soft  yes   yes    no",    "8- and 16-bit integers, and arrays of them.")
 _row("int64",             "yes   yes   yes   yes   no    yes   yes    no",    "64-bit integers.")
 _row("f16_arithmetic",    "yes   yes   yes   yes   yes   yes   yes    no",    "The type f16.")
-_row("bf16",              "ext   yes   yes   yes   no    yes   yes    no",    "The type bf16.")
+_row("bf16",              "soft  yes   yes   yes   no    yes   yes    no",    "The type bf16.")
 _row("f64",               "ext   no    yes   yes   no    yes   yes    no",    "The type f64.")
+_row("denormals",         "ext   no    yes   yes   no    yes   yes    no",    "Subnormal f32 are kept, where others may flush them to zero.")
 _row("value_structs",     "yes   yes   yes   yes   no    yes   yes    no",    "Value structs in buffers.")
-_row("subgroups",         "yes   yes   yes   yes   no    yes   yes    no",    "Operations across the work-items of a subgroup (warp, wave, SIMD group).")
+_row("subgroups",         "ext   yes   yes   yes   no    yes   yes    no",    "Operations across the work-items of a subgroup (warp, wave, SIMD group).")
 _row("subgroups_varying", "ext   yes   yes   yes   no    yes   yes    no",    "Those operations where only some work-items of a subgroup come to them: a driver must promise that the others wait.")
 _row("checked",           "yes   yes   yes   yes   yes   yes   yes    no",    "Checks of bounds, assertions and divisions in the kernel, with the source line.")
 _row("gangs",             "no    no    no    no    no    yes   no     no",    "A subgroup is a gang of lanes whose number a launch can choose.")
@@ -109,6 +111,7 @@ _row("dynamic_parallelism", "no  no    later later no    no    no     no",    "K
 _row("cooperative_groups", "no   no    yes   later no    no    yes    no",    "`mp.grid_sync`: a barrier of all work-items of a launch.", declare=True)
 _row("cuda.tensor_cores", "no    no    yes   no    no    no    no     no",    "`mp.mma` on tensor cores, from sm_80 on; without this name it runs wherever there are subgroups.", declare=True)
 _row("cuda.cooperative_launch", "no no yes   no    no    no    yes    no",    "Launches whose workgroups all run at once, as `mp.grid_sync` needs.", declare=True, implies="cooperative_groups")
+_row("vulkan.cooperative_matrix", "later no no no   no    no    no     no",    "`mp.mma` on cooperative matrices; without this name it runs wherever there are subgroups.", declare=True, implies="subgroups")
 _row("hip.wave64",        "no    no    no    yes   no    no    no     no",    "Subgroups of 64 work-items on devices that run 32 otherwise.", declare=True, implies="subgroups")
 _row("metal.simd_shuffle", "no   later no    no    no    no    no     no",    "Metal's shuffles.", declare=True, implies="subgroups")
 _row("metal.simd_reduce", "no    later no    no    no    no    no     no",    "Metal's reductions across a SIMD group.", declare=True, implies="subgroups")
@@ -118,8 +121,8 @@ _row("metal.tile_memory", "no    later no    no    no    no    no     no",    "M
 
 _K = 1024
 #                                                  spv      msl      ptx      hip      wgsl     cpu           interp   tgpu
-_limit("max_workgroup_size", "max_workgroup_size", [1024,   1024,    1024,    1024,    256,     1024,         1024,    None], "Most work-items of a workgroup.")
-_limit("max_shared_bytes", "max_shared_bytes",     [48*_K,  32*_K,   48*_K,   64*_K,   16*_K,   64*_K*_K,     _K*_K,   None], "Most bytes of shared memory of a workgroup.", most={"ptx": 227 * _K})
+_limit("max_workgroup_size", "max_workgroup_size", [128,    1024,    1024,    1024,    256,     1024,         1024,    None], "Most work-items of a workgroup.", most={"spv": 1024})
+_limit("max_shared_bytes", "max_shared_bytes",     [16*_K,  32*_K,   48*_K,   64*_K,   16*_K,   64*_K*_K,     _K*_K,   None], "Most bytes of shared memory of a workgroup.", most={"spv": 64 * _K, "ptx": 227 * _K})
 _limit("max_buffers", "max_buffers",               [None,   31,      None,    None,    8,       None,         None,    None], "Most arrays of a kernel.")
 _limit("warp_size", "subgroup_size",               [None,   32,      32,      32,      None,    None,         None,    None], "Work-items of a subgroup; none: chosen by the device, the kernel or the launch.", most={"hip": 64})
 # fmt: on

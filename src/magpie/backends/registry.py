@@ -26,6 +26,7 @@ BUILTIN: dict[str, str] = {
     "interp": "magpie.backends.interp",
     "ptx": "magpie.backends.ptx",
     "hip": "magpie.backends.hip",
+    "spv": "magpie.backends.spirv",
 }
 
 #: What people call a backend whose id is the name of its code format.

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 
 from magpie.backends.base import Manifest
 from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure, targets_with
 from magpie.diagnostics import Diagnostic
-from magpie.dtypes import DType
-from magpie.ir.nodes import Kernel, Node, walk
+from magpie.diagnostics.loc import Loc
+from magpie.dtypes import DType, StructType, bf16, f16, f64, i64, leaves, u64
+from magpie.ir.nodes import Array, Kernel, Node, walk
 
 __all__ = ["missing_capabilities", "not_portable", "undeclared"]
 
 
-def _needs(kernel: Kernel) -> Iterator[tuple[Node, str]]:
-    """The first op of each capability that ops need."""
+# The types that not every target has values of, nor a way around.
+_TYPES = {f64: "f64", bf16: "bf16", f16: "f16_arithmetic", i64: "int64", u64: "int64"}
+
+
+def _needs(kernel: Kernel) -> Iterator[tuple[Node, str, str]]:
+    """The first node that needs each capability, the capability, and what of the node needs it."""
     seen: set[str] = set()
     for region in kernel.bodies():
         for node in walk(region):
             for needs in (node.info.capability, _atomic(node)):
                 if needs is not None and needs not in seen:
                     seen.add(needs)
-                    yield node, needs
+                    yield node, needs, node.op
+            for type_ in _types(node):
+                needs = _TYPES.get(type_)
+                if needs is not None and needs not in seen:
+                    seen.add(needs)
+                    yield node, needs, f"the type {type_}"
+
+
+def _types(node: Node) -> Iterator[DType]:
+    """The scalar types of a node's value, and of what it reads or writes."""
+    array = node.attrs.get("array")
+    field = node.attrs.get("field")
+    for type_ in (node.type, array.type if isinstance(array, Array) and not field else None):
+        if isinstance(type_, StructType):
+            yield from (leaf for _, leaf, _ in leaves(type_))
+        elif isinstance(type_, DType):
+            yield type_
 
 
 def _atomic(node: Node) -> str | None:
@@ -33,24 +54,35 @@ def _atomic(node: Node) -> str | None:
     return {"f32": "atomics_f32", "f64": "atomics_f64"}.get(str(type_), "atomics_int64" if wide else "atomics_int")
 
 
-def missing_capabilities(kernel: Kernel, manifest: Manifest) -> list[Diagnostic]:
-    """MPG_CORE_1200 for each op, and for each capability that the kernel requires, that the manifest lacks."""
+def missing_capabilities(
+    kernel: Kernel, manifest: Manifest, target: str = "", advice: Mapping[str, str] | None = None
+) -> list[Diagnostic]:
+    """MPG_CORE_1200 for each op, and for each capability that the kernel requires, that the manifest lacks.
+
+    ``target`` is what to call what lacks them, and ``advice`` has the help for some, where the backend's id and the
+    targets that have a capability do not say enough.
+    """
     have = manifest.capabilities
+    target = target or manifest.id
     found: list[Diagnostic] = []
     said: set[str] = set()
-    for node, needs in _needs(kernel):
+
+    def lacks(what: str, needs: str, loc: Loc | None) -> None:
+        said.add(needs)
+        help = (advice or {}).get(needs) or _where(needs, manifest)
+        text = f"{what} the capability {needs!r}, which {_lack(needs, manifest.id, target)}"
+        found.append(Diagnostic("MPG_CORE_1200", text, loc, help=help))
+
+    for node, needs, what in _needs(kernel):
         if needs not in have:
-            said.add(needs)
-            text = f"{node.op} needs the capability {needs!r}, which {_lack(needs, manifest.id)}"
-            found.append(Diagnostic("MPG_CORE_1200", text, node.loc, help=_where(needs, manifest)))
+            lacks(f"{what} needs", needs, node.loc)
     for needs in sorted(kernel.requires - have - said):
-        text = f"kernel {kernel.name!r} requires the capability {needs!r}, which {_lack(needs, manifest.id)}"
-        found.append(Diagnostic("MPG_CORE_1200", text, kernel.loc, help=_where(needs, manifest)))
+        lacks(f"kernel {kernel.name!r} requires", needs, kernel.loc)
     return found
 
 
-def _lack(name: str, target: str) -> str:
-    if name in CAPABILITIES and target in TARGETS and cell(name, target) == "later":
+def _lack(name: str, id_: str, target: str) -> str:
+    if name in CAPABILITIES and id_ in TARGETS and cell(name, id_) == "later":
         return f"Magpie has no code for on {target} yet"
     return f"{target} does not have"
 
@@ -67,11 +99,11 @@ def undeclared(kernel: Kernel, declared: Set[str]) -> list[Diagnostic]:
     return [
         Diagnostic(
             "MPG_CORE_1201",
-            f"{node.op} needs the capability {needs!r}, which not every target has, and the kernel does not name it",
+            f"{what} needs the capability {needs!r}, which not every target has, and the kernel does not name it",
             node.loc,
             help=f"write requires=({needs!r},) in the kernel's decorator",
         )
-        for node, needs in _needs(kernel)
+        for node, needs, what in _needs(kernel)
         if CAPABILITIES[needs].declare and needs not in names
     ]
 

@@ -1,6 +1,7 @@
 """Profiles: what of Vulkan a module may use, and their text, which is `Options.arch` and `Device.arch`.
 
-A profile is a version of Vulkan and features: "vulkan1.3+i64+f16+sg32". The text is canonical (features in the order of
+A profile is a version of Vulkan and features, with the size of subgroups and the KB of shared memory of a workgroup
+where these are known: "vulkan1.3+i64+f16+sg32+shared32". The text is canonical (features in the order of
 `FEATURES`), so that equal profiles are one entry of a cache. What Vulkan 1.3 promises of every device is no feature:
 its memory model, timeline semaphores, LocalSizeId, 32-bit integers and floats.
 """
@@ -49,16 +50,21 @@ FEATURES: dict[str, str] = {
 _ORDER = {name: k for k, name in enumerate(FEATURES)}
 _SIZES = (4, 8, 16, 32, 64, 128)
 
+# What a workgroup has of shared memory on a desktop GPU of today, in KB.
+_SHARED_KB = 48
+
 _VERSION = re.compile(r"vulkan(1\.[3-9])", re.ASCII)
 
 
 @record
 class Profile:
-    """A version such as "1.3", features, and the size of a subgroup where all have one (0: not known)."""
+    """A version such as "1.3", features, the size of a subgroup where all have one (0: not known), and the KB of
+    shared memory that a workgroup has (0: those that most devices have)."""
 
     version: str = "1.3"
     features: frozenset[str] = frozenset()
     subgroup_size: int = 0
+    shared_kb: int = 0
 
     def __post_init__(self) -> None:
         unknown = sorted(self.features - FEATURES.keys())
@@ -66,6 +72,8 @@ class Profile:
             raise ValueError(f"there is no feature {', '.join(unknown)}; there are {', '.join(FEATURES)}")
         if self.subgroup_size and self.subgroup_size not in _SIZES:
             raise ValueError(f"a subgroup has {', '.join(map(str, _SIZES))} work-items, not {self.subgroup_size}")
+        if self.shared_kb == _SHARED_KB:  # said or not, it is the same profile
+            object.__setattr__(self, "shared_kb", 0)
 
     def __contains__(self, feature: str) -> bool:
         return feature in self.features
@@ -73,8 +81,9 @@ class Profile:
     @property
     def text(self) -> str:
         """The profile as `arch=` takes it."""
-        size = [f"sg{self.subgroup_size}"] if self.subgroup_size else []
-        return "+".join([f"vulkan{self.version}", *sorted(self.features, key=_ORDER.__getitem__), *size])
+        sizes = [f"sg{self.subgroup_size}"] if self.subgroup_size else []
+        sizes += [f"shared{self.shared_kb}"] if self.shared_kb else []
+        return "+".join([f"vulkan{self.version}", *sorted(self.features, key=_ORDER.__getitem__), *sizes])
 
     def __str__(self) -> str:
         return self.text
@@ -83,7 +92,7 @@ class Profile:
         """Those of ``needs`` that this profile does not have; a need "sg32" is a size of subgroups."""
         found = []
         for need in needs:
-            size = _size(need)
+            size = _number(need, "sg")
             if need not in self.features and (size is None or size != self.subgroup_size):
                 found.append(need)
         return found
@@ -93,9 +102,16 @@ class Profile:
         """How many bytes of push constants a module may have."""
         return 256 if "push256" in self.features else 128
 
+    @property
+    def shared_bytes(self) -> int:
+        """How many bytes of shared memory a workgroup may have."""
+        return 1024 * (self.shared_kb or _SHARED_KB)
 
-def _size(part: str) -> int | None:
-    return int(part[2:]) if part.startswith("sg") and part[2:].isdecimal() else None
+
+def _number(part: str, word: str) -> int | None:
+    """The number behind a word such as sg."""
+    digits = part.removeprefix(word)
+    return int(digits) if digits != part and digits.isdecimal() and digits.isascii() else None
 
 
 #: A desktop GPU of today. Where no device says more, this is what code is made for: neither what the size of a subgroup
@@ -112,7 +128,8 @@ def profile(text: str) -> Profile:
     version = _VERSION.fullmatch(first)
     if version is None:
         raise ValueError(f"{text!r} is no profile: it starts with vulkan1.3, vulkan1.4, ...")
-    sizes = [n for n in map(_size, rest) if n is not None]
-    if len(sizes) > 1:
-        raise ValueError(f"{text!r} names more than one size of subgroups")
-    return Profile(version[1], frozenset(p for p in rest if _size(p) is None), *sizes)
+    numbers = {word: [n for n in (_number(p, word) for p in rest) if n is not None] for word in ("sg", "shared")}
+    if any(len(found) > 1 for found in numbers.values()):
+        raise ValueError(f"{text!r} names more than one size of subgroups or of shared memory")
+    features = frozenset(p for p in rest if _number(p, "sg") is None and _number(p, "shared") is None)
+    return Profile(version[1], features, *((numbers[word] or [0])[0] for word in ("sg", "shared")))

