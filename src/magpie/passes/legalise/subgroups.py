@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from magpie.dtypes import DType, bool_, f32, i32, index, u32
+from magpie.dtypes import DType, bool_, f32, i32, index, u32, u64
 from magpie.ir.nodes import Kernel, Node, Region, Slot, walk
 from magpie.ir.ops import identity
 from magpie.passes.rewrite import Rewriter
@@ -142,6 +142,8 @@ class _Lowering(Rewriter):
             return move(value)
         if t.bits < 32:  # every value of it is one of the wider type
             return out.cast(move(out.cast(value, f32 if t.is_float else _wide(t))), t)
+        if t.is_float:
+            return out.emit("bitcast", self.carried(out.emit("bitcast", value, type=u64), move), type=t)
         shift = out.const(32, t)
         low, high = (move(out.cast(v, u32)) for v in (value, out.emit("shr", value, shift)))
         return out.emit("or", out.cast(low, t), out.emit("shl", out.cast(high, t), shift))
