@@ -195,7 +195,7 @@ def test_build_for_several_architectures(tmp_path):
         assert "ptx_kernel" in (tmp_path / f"twice.ptx.{arch}.llvm").read_text()
     assert not list(tmp_path.glob("*gfx*"))
     done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0 and ".target sm_70" in (tmp_path / "twice.ptx.ptx").read_text()
+    assert done.exit_code == 0 and ".target sm_70" in (tmp_path / "twice.ptx").read_text()
     both = ["build", str(file), "--backend", "cuda,hip", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, [*both, "--arch", "ptx=sm_100,hip=gfx1100"])
     assert done.exit_code == 0 and (tmp_path / "twice.hip.gfx1100.hsaco").read_bytes()[:4] == b"\x7fELF"

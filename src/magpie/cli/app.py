@@ -77,15 +77,15 @@ def build(
     file: _File,
     backend: Annotated[
         str,
-        typer.Option("--backend", "-b", metavar="ID", help="The backend: cpu, cuda, hip, ...; several: cuda,hip."),
-    ] = "cpu",
+        typer.Option("--backend", "-b", metavar="ID", help="The backend, cpu if none is given; several: cuda,vulkan."),
+    ] = "",
     opt: Annotated[
         str | None,
         typer.Option("--opt", "-O", metavar="LEVEL", help="O0, O1, O2 or O3; left out, as for a launch."),
     ] = None,
     emit: Annotated[
         list[str] | None,
-        typer.Option("--emit", metavar="STAGE", help="Write this stage too, as text: kir, llvm, asm, ... Repeatable."),
+        typer.Option("--emit", metavar="STAGE", help="Write this stage too: kir, llvm, asm, spv, ... Repeatable."),
     ] = None,
     arch: Annotated[
         str,

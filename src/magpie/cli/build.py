@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from magpie.backends.registry import canonical
+from magpie.backends.registry import backend_ids, canonical
 from magpie.cli.kernels import annotated, count, kernels_in
 from magpie.cli.program import argv_of, show_diagnostics
 from magpie.diagnostics import CompileError
@@ -29,11 +29,15 @@ def build_command(
 ) -> int:
     """Compile every kernel of ``file`` that has full annotations; 1 if one has an error.
 
-    Writes NAME.BACKEND.EXTENSION into ``out`` for each, and NAME.BACKEND.STAGE for the stages in ``emit``; with
-    ``arch``, NAME.BACKEND.ARCH and so on for each architecture. ``backend`` is one, or several with commas between.
+    Writes NAME.BACKEND.EXTENSION into ``out`` for each (NAME.EXTENSION where both are one word), and NAME.BACKEND.STAGE
+    for the stages in ``emit``; with ``arch``, NAME.BACKEND.ARCH and so on for each architecture. ``backend`` is one, or
+    several with commas between; one that is named in ``emit`` is built for too, and where none is given, for cpu.
     Nothing is written of a kernel that has an error.
     """
-    backends = list(dict.fromkeys(part.strip() for part in backend.split(",") if part.strip()))
+    named = [stage for stage in emit if canonical(stage) in backend_ids()]
+    emit = [stage for stage in emit if stage not in named]
+    backends = list(dict.fromkeys(part.strip() for part in [*backend.split(","), *named] if part.strip())) or ["cpu"]
+    backends = list({canonical(each): each for each in backends}.values())
     wanted = [(each, target) for each in backends for target in architectures(arch, each)]
     with argv_of(file, []):
         kernels = kernels_in(file)
@@ -49,7 +53,8 @@ def build_command(
             for each, target in wanted:
                 artifact = kernel.compile(backend=each, arch=target, opt=opt, checked=checked)
                 stem = ".".join(filter(None, (name, artifact.backend, target)))
-                files[out / f"{stem}{artifact.extension}"] = artifact.blob
+                repeated = not target and artifact.extension == f".{artifact.backend}"
+                files[out / f"{name if repeated else stem}{artifact.extension}"] = artifact.blob
                 sizes.append(len(artifact.blob))
                 for stage in emit:
                     text = kernel.inspect(stage, backend=each, opt=opt, arch=target)
