@@ -11,7 +11,7 @@ import pytest
 
 import magpie as mp
 from magpie.backends.interp.engine import Program
-from magpie.backends.llvm.batching import batch_loads
+from magpie.backends.simt.batching import batch_loads
 from magpie.ir.nodes import walk
 from magpie.ir.verify import verify
 from magpie.passes import prepare

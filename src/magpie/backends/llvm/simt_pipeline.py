@@ -6,36 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from magpie.backends.base import Options
-from magpie.backends.llvm.coarsening import NONE, Coarsening, coarsening
 from magpie.backends.llvm.codegen import CodegenError
 from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt_kernel import DeviceKernel
 from magpie.backends.llvm.worker import WorkerCrash
+from magpie.backends.simt.ready import chosen_coarsening, ready_kernel
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.ir.nodes import Kernel
 
-__all__ = ["check_intrinsics", "check_shared", "emitted_kernel", "generated", "ready_kernel", "show_kernel"]
+__all__ = ["check_intrinsics", "check_shared", "emitted_kernel", "generated", "show_kernel"]
 
 K = TypeVar("K", bound=DeviceKernel)
 
 # What of `info` is another for the entry whose blocks run several workgroups.
 _OWN = ("entry", "static_shared", "fixed_shared", "dynamic_shared")
-
-
-def ready_kernel(kernel: Kernel, options: Options) -> Kernel:
-    """The kernel as GPU targets emit it."""
-    from magpie.passes import prepare
-
-    if options.checked:
-        from magpie.passes.checked_uniform import check_uniform
-
-        return check_uniform(prepare(kernel))
-    if options.opt_level == 0:
-        return prepare(kernel)
-    from magpie.backends.llvm.batching import batch_loads
-    from magpie.passes.expand import expand
-
-    return expand(batch_loads(prepare(kernel, trips=False)))
 
 
 def emitted_kernel(kernel: Kernel, options: Options, make: Callable[[Kernel, Module, str], K], shared: int) -> K:
@@ -47,16 +31,12 @@ def emitted_kernel(kernel: Kernel, options: Options, make: Callable[[Kernel, Mod
     """
     ready, module = ready_kernel(kernel, options), Module()
     plain = make(ready, module, "")
-    chosen = _coarsening(ready, options, shared)
+    chosen = chosen_coarsening(ready, options, shared)
     if chosen.factor > 1:
         coarse = make(chosen(ready), module, f"_by{chosen.factor}")
         plain.info["coarse"] = {name: coarse.info[name] for name in _OWN}
         plain.info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
     return plain
-
-
-def _coarsening(ready: Kernel, options: Options, shared: int) -> Coarsening:
-    return NONE if options.checked else coarsening(ready, options.coarsen, shared)
 
 
 def check_shared(kernel: Kernel, emitted: DeviceKernel, limit: int, arch: str, code: str) -> None:
@@ -98,4 +78,4 @@ def show_kernel(kernel: Kernel, options: Options, stage: str, shared: int) -> st
     if stage not in ("prepared", "coarse"):
         return None
     ready = ready_kernel(kernel, options)
-    return print_kernel(ready if stage == "prepared" else _coarsening(ready, options, shared)(ready))
+    return print_kernel(ready if stage == "prepared" else chosen_coarsening(ready, options, shared)(ready))

@@ -13,7 +13,8 @@ Blocks are written in the order in which they are placed; structured control flo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from magpie.backends.spirv.encode import Form, form
@@ -56,6 +57,7 @@ class Function:
             self.parameters.append(value)
             self._head += [3 << 16 | form("FunctionParameter").number, parameter, value]
         self._variables: list[int] = []
+        self._first: list[int] = []
         self._words: list[int] = []
         self._asked: dict[int, None] = {}
         self._merging = False
@@ -83,6 +85,17 @@ class Function:
         self._words += (2 << 16 | form("Label").number, label)
         self.current = label
         self._shown = None  # a line holds until its block ends
+
+    @contextmanager
+    def at_start(self) -> Iterator[None]:
+        """What is written inside stands at the start of the first block, behind what was written there before, so that
+        all blocks see its values."""
+        saved = self._words, self.current, self._merging, self._line, self._shown
+        self._words, self.current, self._merging, self._line, self._shown = self._first, self.entry, False, None, None
+        try:
+            yield
+        finally:
+            self._words, self.current, self._merging, self._line, self._shown = saved
 
     def branch(self, label: int) -> None:
         self.do("Branch", label)
@@ -218,4 +231,4 @@ class Function:
             raise ValueError(f"block {self.current} has no end")
         if self._asked:
             raise ValueError(f"blocks {', '.join(map(str, self._asked))} were never placed")
-        return [*self._head, *self._variables, *self._words, 1 << 16 | form("FunctionEnd").number]
+        return [*self._head, *self._variables, *self._first, *self._words, 1 << 16 | form("FunctionEnd").number]

@@ -1,0 +1,1 @@
+"""What all targets share whose work-items are threads of a GPU, whatever their code is written in."""

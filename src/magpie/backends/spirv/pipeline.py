@@ -1,0 +1,108 @@
+"""From a kernel to a SPIR-V module: passes, the entries, and what the driver must know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magpie.backends.base import Artifact, Options
+from magpie.backends.simt.ready import chosen_coarsening, ready_kernel
+from magpie.backends.spirv.block import BlockPlan
+from magpie.backends.spirv.elementwise import FAST_MATH
+from magpie.backends.spirv.kernel import SpirvKernel
+from magpie.backends.spirv.profile import Profile, profile
+from magpie.backends.spirv.unit import Unit
+from magpie.ir.layout import KernelLayout
+from magpie.ir.nodes import Kernel
+from magpie.passes.legalise import Target, legalise
+
+__all__ = ["compile_kernel", "emitted", "legal_kernel", "show", "target_of"]
+
+# Bytes of shared memory that coarsened code may take.
+_SHARED = 48 << 10
+
+# What of `info` is another for the entry whose blocks run several workgroups.
+_OWN = ("entry", "static_shared", "fixed_shared", "dynamic_shared")
+
+
+def target_of(p: Profile) -> Target:
+    """What the devices of a profile compute by themselves."""
+    return Target(
+        i64="i64" in p,
+        i16="i16" in p,
+        i8="i8" in p,
+        f64="f64" in p,
+        f16="f16" in p and "rte16" in p and "denorm16" in p,
+        fma="fma" in p,
+        div="div" in p,
+        denormals="denorm32" in p,
+    )
+
+
+def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
+    """A kernel that `ready_kernel` made, or a coarsened one, in the ops that the devices of a profile do as the table
+    says."""
+    from magpie.passes.dce import drop_dead
+    from magpie.passes.expand import expand
+    from magpie.passes.math_library import lower_math
+    from magpie.passes.webs import split_webs
+
+    kernel = lower_math(ready, FAST_MATH if ready.fastmath else frozenset())
+    if kernel is not ready:
+        kernel = split_webs(drop_dead(expand(kernel)))
+    return legalise(kernel, target_of(p), checked=options.checked)
+
+
+def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Unit, dict[str, Any]]:
+    """The module, and `info`."""
+    p = profile(options.arch)
+    ready = ready_kernel(kernel, options)
+    chosen = chosen_coarsening(ready, options, _SHARED)
+    legal = [legal_kernel(ready, p, options)]
+    if chosen.factor > 1:
+        legal.append(legal_kernel(chosen(ready), p, options))
+    unit = Unit(kernel, p, BlockPlan(legal, layout, checked=options.checked))
+    plain = SpirvKernel(kernel, legal[0], layout, unit, options)
+    info = plain.info
+    if len(legal) > 1:
+        coarse = SpirvKernel(kernel, legal[1], layout, unit, options, f"_by{chosen.factor}")
+        info["coarse"] = {name: coarse.info[name] for name in _OWN}
+        info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
+    barriers = plain.barriers
+    unit.decorate_arrays(legal[0], coherent=barriers)
+    if kernel.loc is not None:
+        unit.module.source(file=kernel.loc.file)
+    info |= {
+        "arch": p.text,
+        "needs": unit.features(),
+        "buffers": len(kernel.buffers),
+        "item_sizes": [b.type.itemsize for b in kernel.buffers],
+        "block": unit.plan.entries,
+        "block_size": unit.plan.size,
+        "block_kind": unit.kind,
+    }
+    return unit, info
+
+
+def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Artifact:
+    """A module, with what the driver must know in `info`. Raises CompileError."""
+    from magpie.backends.spirv.disassemble import disassemble
+
+    unit, info = emitted(kernel, layout, options)
+    blob = unit.module.binary()
+    return Artifact("spv", kernel.name, blob, layout, ".spv", disassemble(blob), info)
+
+
+def show(kernel: Kernel, layout: KernelLayout, options: Options, stage: str) -> str:
+    """The text of a stage of the pipeline."""
+    from magpie.ir.printer import print_kernel
+
+    if stage == "kir":
+        return print_kernel(kernel)
+    ready = ready_kernel(kernel, options)
+    if stage == "prepared":
+        return print_kernel(ready)
+    if stage == "coarse":
+        return print_kernel(chosen_coarsening(ready, options, _SHARED)(ready))
+    if stage == "legal":
+        return print_kernel(legal_kernel(ready, profile(options.arch), options))
+    return compile_kernel(kernel, layout, options).text
