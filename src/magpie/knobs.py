@@ -288,6 +288,18 @@ native_launch = _flag(
     "Lets launches that were seen before take a path of machine code; 0 leaves all to Python, which takes longer.",
 )  # fmt: skip
 
+vulkan_library: Knob[str | None] = _knob(
+    "MAGPIE_VULKAN_LIBRARY", lambda: None, "the system's",
+    "the path of a Vulkan loader, or of a driver that is its own loader, such as MoltenVK",
+    lambda raw: raw if raw else None,
+    "Which library the Vulkan driver opens.",
+)  # fmt: skip
+
+vulkan_validation = _flag(
+    "MAGPIE_VULKAN_VALIDATION", False,
+    "Runs Vulkan under its validation layer, which must be installed: whatever it says is an error of the next call.",
+)  # fmt: skip
+
 dump: Knob[tuple[str, ...]] = _knob(
     "MAGPIE_DUMP", lambda: (), "nothing",
     "a comma list of stage names (kir, regions, llvm, asm, ptx, spv, wgsl, msl, ...) or all",

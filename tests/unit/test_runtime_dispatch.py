@@ -9,6 +9,7 @@ import pytest
 
 import magpie as mp
 from magpie.backends import registry
+from magpie.records import replaced
 from magpie.runtime import dispatch
 from magpie.runtime.driver import Allocation, DeviceInfo
 from magpie.runtime.drivers.interp import InterpDriver
@@ -76,15 +77,53 @@ def test_backend_that_cannot_be_used(name):
 
 def test_choice_among_bundled():
     runtime = dispatch.runtime()
-    assert runtime.choose(["vulkan", "cpu"]).backend == "cpu"
+    assert runtime.choose(["metal", "cpu"]).backend == "cpu"
     with pytest.raises(mp.GpuError) as caught:
-        runtime.choose(["vulkan"])
+        runtime.choose(["metal"])
     assert caught.value.kind is mp.GpuErrorKind.BackendUnavailable
-    assert "no available backend among {vulkan}; rebuild with cpu to enable CPU fallback" in str(caught.value)
+    assert "no available backend among {metal}; rebuild with cpu to enable CPU fallback" in str(caught.value)
     with pytest.raises(mp.GpuError, match="among {metal, cuda}"):
         runtime.choose(["metal", "ptx"])
     with pytest.raises(mp.GpuError):
         runtime.choose(["interp"])  # never by itself
+
+
+class _Vulkan(InterpDriver):
+    """A driver for GPUs, of a device that is one or runs on the processor."""
+
+    id = "spv"
+
+    def __init__(self, *software):
+        super().__init__()
+        self.software = software
+
+    def devices(self):
+        host = super().devices()[0]
+        return tuple(
+            replaced(host, index=n, backends=("spv",), properties={"software": flag})
+            for n, flag in enumerate(self.software)
+        )
+
+
+@pytest.mark.parametrize(
+    ("software", "bundled", "wanted"),
+    [
+        ((False,), None, "spv:0"),
+        ((True, False), None, "spv:1"),
+        ((True,), None, "cpu:0"),
+        ((True,), ["spv", "cpu"], "cpu:0"),
+        ((True,), ["spv"], "spv:0"),
+    ],
+)
+def test_a_driver_that_runs_on_the_processor_comes_last(monkeypatch, software, bundled, wanted):
+    monkeypatch.setattr(dispatch, "_worth_a_look", lambda id_: True)
+    runtime = dispatch.runtime()
+    runtime._drivers["spv"], runtime._reasons["spv"] = _Vulkan(*software), None
+    assert runtime.choose(bundled).id == wanted
+    ids = [d.id for d in mp.devices() if d.backend in ("spv", "cpu", "interp")]
+    assert [i for i in ids if i.startswith("spv")][0] == f"spv:{software.index(min(software))}"
+    assert ids.index("cpu:0") == software.count(False) and ids[-1] == "interp:0"
+    assert mp.device("vulkan").id == "spv:0"  # named, it is there
 
 
 def test_registry():

@@ -68,6 +68,12 @@ class Device:
         return self._info.manifest.static_workgroup
 
     @property
+    def software(self) -> bool:
+        """A driver for GPUs that runs on the processor (lavapipe, SwiftShader): never chosen before the cpu backend."""
+        found: bool = self._info.properties.get("software", False)
+        return found
+
+    @property
     def arch(self) -> str:
         """The architecture that code is made for, as `compile(arch=)` takes it; empty where there is one only."""
         found: str = self._info.properties.get("arch", "")

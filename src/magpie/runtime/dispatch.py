@@ -8,7 +8,9 @@ plug in a device). The interpreter is a device too, and never chosen by itself.
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import sys
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -31,9 +33,13 @@ ORDER = ("ptx", "hip", "msl", "spv", "wgsl", "cpu")
 _DRIVERS: dict[str, tuple[str, str]] = {
     "ptx": ("magpie.runtime.drivers.cuda", "CudaDriver"),
     "hip": ("magpie.runtime.drivers.hip", "HipDriver"),
+    "spv": ("magpie.runtime.drivers.vulkan", "VulkanDriver"),
     "cpu": ("magpie.runtime.drivers.cpu", "CpuDriver"),
     "interp": ("magpie.runtime.drivers.interp", "InterpDriver"),
 }
+
+# What Linux has where there is a GPU with a driver: of any vendor, NVIDIA's own, under Windows, and Qualcomm's own.
+_GPU_FILES = ("/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg", "/dev/kgsl-3d0")
 
 _DEVICE_NAME = re.compile(r"([a-z][a-z0-9_]*)(?::([0-9]{1,4}))?")
 
@@ -111,7 +117,8 @@ class Runtime:
                 if key is None or key not in seen:
                     found.append(each)
                     seen.add(key)
-        return found
+        # Stable: what runs on the processor through a driver for GPUs comes behind what is made for processors.
+        return sorted(found, key=lambda each: (each.backend == "interp", each.software))
 
     def device(self, name: str) -> Device:
         """The device of a name such as `cuda:0`."""
@@ -149,11 +156,13 @@ class Runtime:
         `magpie.backends.registry`): name it in MAGPIE_BACKEND or `device=`.
         """
         wanted = tuple(_DRIVERS) if bundled is None else tuple(dict.fromkeys(canonical(b) for b in bundled))
-        for id_ in ORDER:
-            if id_ in wanted:
-                for found in self.of_backend(id_):
-                    if id_ in found.backends:
-                        return found
+        # A driver for GPUs that runs on the processor comes after everything else.
+        for software in (False, True):
+            for id_ in ORDER:
+                if id_ in wanted and (software or _worth_a_look(id_)):
+                    for found in self.of_backend(id_):
+                        if id_ in found.backends and found.software is software:
+                            return found
         names = wanted if bundled is not None else tuple(i for i in ORDER if i in _DRIVERS)
         shown = ", ".join(DISPLAY_NAMES.get(i, i) for i in names)
         hint = "" if "cpu" in names else "; rebuild with cpu to enable CPU fallback"
@@ -161,6 +170,14 @@ class Runtime:
         raise GpuError(
             GpuErrorKind.BackendUnavailable, "", f"no available backend among {{{shown}}}{hint}", help=reasons or None
         )
+
+
+def _worth_a_look(id_: str) -> bool:
+    """Whether a backend may have a real device here. To open Vulkan takes as long as five first launches, and Linux
+    tells at once where there is no GPU."""
+    if id_ != "spv" or not sys.platform.startswith("linux"):
+        return True
+    return any(map(os.path.exists, _GPU_FILES))
 
 
 _runtime: Runtime | None = None

@@ -17,17 +17,14 @@ from typing import Any, ClassVar
 
 from magpie.backends.base import Artifact
 from magpie.errors import GpuError, GpuErrorKind
-from magpie.runtime.driver import Allocation, DeviceInfo, Dims, Driver, MemoryHint, Recorded
+from magpie.runtime.driver import Allocation, DeviceInfo, Dims, MemoryHint, Recorded
 from magpie.runtime.drivers.gpu.api import Api, open_library
+from magpie.runtime.drivers.gpu.pool import PooledDriver
 from magpie.runtime.drivers.gpu.streams import DeviceEvent, DeviceStream
 
 __all__ = ["GpuDriver"]
 
 _MANAGED_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal
-# Borrowed memory: the smallest piece, and how many bytes of each size are kept.
-_SMALLEST = 4096
-_KEPT = 64 << 20
-
 _HOST_PORTABLE_MAPPED = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, and hipHostMalloc's
 # A stream that does not wait for the default one, nor that for it: CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
 _NON_BLOCKING = 1
@@ -44,7 +41,7 @@ class _Thread(threading.local):
     streams: frozenset[int] = frozenset()
 
 
-class GpuDriver(Driver):
+class GpuDriver(PooledDriver):
     """The devices of one vendor. ``library`` is a path for tests; None: what the system has."""
 
     api_type: ClassVar[type[Api]]
@@ -61,7 +58,6 @@ class GpuDriver(Driver):
         self.thread = _Thread()
         self._count = 0
         self._threads: dict[int, int] = {}
-        self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
         #: This process is a fork of one that used the library, whose state the library does not let a child have.
         self.forked = False
         self._reached: set[tuple[int, int]] = set()
@@ -217,34 +213,6 @@ class GpuDriver(Driver):
             self.enter(device).functions[allocation.owner](allocation.address)
         except (GpuError, TypeError, AttributeError):  # a finalizer: the context is lost, or the interpreter ends
             return
-
-    def borrow(self, device: int, nbytes: int) -> Allocation:
-        """Memory from the pool: the library's own allocation and release take longer than a small launch."""
-        size = 1 << (max(_SMALLEST, nbytes) - 1).bit_length()
-        try:
-            return self._pool[device, size].pop()
-        except (KeyError, IndexError):
-            return self.alloc(device, size)
-
-    def give_back(self, device: int, allocation: Allocation) -> None:
-        """To the pool. A launch that still reads it is no danger: `copy_in` waits for it, and comes first."""
-        kept = self._pool.setdefault((device, allocation.nbytes), [])
-        if len(kept) * allocation.nbytes < _KEPT:
-            kept.append(allocation)
-        else:
-            self.free(device, allocation)
-
-    def _empty_pool(self, device: int) -> bool:
-        """Release what is kept for copies; whether there was anything."""
-        found = False
-        for (owner, _), kept in list(self._pool.items()):
-            while owner == device and kept:
-                try:
-                    self.free(device, kept.pop())
-                except IndexError:  # another thread took it
-                    break
-                found = True
-        return found
 
     def copy_in(self, device: int, address: int, host: int, nbytes: int) -> None:
         if nbytes:

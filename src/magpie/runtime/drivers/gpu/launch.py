@@ -12,6 +12,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magpie.backends.base import Artifact
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from magpie.runtime.drivers.gpu.driver import GpuDriver
     from magpie.runtime.native.target import Target
 
-__all__ = ["GpuKernel", "dynamic_bytes", "parameter_offsets"]
+__all__ = ["GpuKernel", "choose_entry", "dynamic_bytes", "parameter_offsets"]
 
 # What arrays of unknown size may take for all workgroups of a block.
 _ROOM = 48 << 10
@@ -52,6 +53,24 @@ def dynamic_bytes(info: dict[str, Any], extents: Sequence[int]) -> int:
             size *= extents[word]
         total += (size + _ALIGN - 1) // _ALIGN * _ALIGN
     return total
+
+
+def choose_entry(
+    info: dict[str, Any], grid: Dims, block: Dims, extents: Sequence[int], threads: Callable[[], int]
+) -> tuple[dict[str, Any], Dims]:
+    """What the entry for a launch is like, and its grid: that whose blocks run several workgroups, where there is one
+    and its blocks still fill the device, which holds `threads()` work-items at once."""
+    what = info.get("coarse")
+    if what is None:
+        return info, grid
+    x, y, z = (-(-n // what["factor"]) if d == what["dim"] else n for d, n in enumerate(grid))
+    items = block[0] * block[1] * block[2]
+    if not what["always"] and x * y * z * items < threads():
+        return info, grid
+    coarse = info | what
+    if extents and coarse["static_shared"] + dynamic_bytes(coarse, extents) > _ROOM:
+        return info, grid
+    return coarse, (x, y, z)
 
 
 class _Entry:
@@ -116,18 +135,12 @@ class GpuKernel:
 
     def _choose(self, grid: Dims, block: Dims, extents: Sequence[int]) -> tuple[_Entry, Dims]:
         """The entry for a launch, and its grid: blocks of several workgroups where they still fill the device."""
-        what = self.info.get("coarse")
-        if what is None:
-            return self.plain, grid
-        x, y, z = (-(-n // what["factor"]) if d == what["dim"] else n for d, n in enumerate(grid))
-        blocks = x, y, z
-        items = block[0] * block[1] * block[2]
-        if not what["always"] and blocks[0] * blocks[1] * blocks[2] * items < self.driver.threads(self.device):
+        info, blocks = choose_entry(self.info, grid, block, extents, partial(self.driver.threads, self.device))
+        if info is self.info:
             return self.plain, grid
         if self._coarse is None:
-            self._coarse = self._entry(self.info | what)
-        if extents and what["static_shared"] + dynamic_bytes(self._coarse.info, extents) > _ROOM:
-            return self.plain, grid
+            self._coarse = self._entry(info)
+        items = block[0] * block[1] * block[2]
         return (self._coarse, blocks) if items <= self._coarse.most_threads else (self.plain, grid)
 
     def _opt_in(self, entry: _Entry, dynamic: int) -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from magpie.runtime.drivers.gpu.driver import GpuDriver
     from magpie.runtime.drivers.gpu.launch import GpuKernel
 
-__all__ = ["reporting"]
+__all__ = ["RECORD_BYTES", "reporting"]
 
-_RECORD_BYTES = 1 << 20
+RECORD_BYTES = 1 << 20
 
 
 def reporting(kernel: GpuKernel, start: Call, extents: tuple[int, ...], shape: LaunchShape, stream: int) -> Call:
@@ -28,21 +28,21 @@ def reporting(kernel: GpuKernel, start: Call, extents: tuple[int, ...], shape: L
     def call(*words: Any) -> None:
         from magpie.runtime.records import report
 
-        host = ctypes.create_string_buffer(_RECORD_BYTES)
+        host = ctypes.create_string_buffer(RECORD_BYTES)
         with lock:
             if not memory:
                 memory.append(_RecordMemory(driver, device))
             address = memory[0].allocation.address
             api = driver.enter(device)
-            api.call("set_bytes", address, 0, _RECORD_BYTES, stream)
-            clear_records(host, _RECORD_BYTES)
+            api.call("set_bytes", address, 0, RECORD_BYTES, stream)
+            clear_records(host, RECORD_BYTES)
             head = 8 * RECORD_HEADER
             api.call("copy_in_async", address, ctypes.addressof(host), head, stream)
             start(*words, *extents, address)
             driver.checked(device, "synchronize_stream", stream)
             driver.copy_out(device, ctypes.addressof(host), address, head)
             if struct.unpack_from("<Q", host, 8)[0]:
-                driver.copy_out(device, ctypes.addressof(host), address, _RECORD_BYTES)
+                driver.copy_out(device, ctypes.addressof(host), address, RECORD_BYTES)
         found, lost = read_records(host)
         error = report(found, lost, info["sites"], shape.grid, shape.block, driver.id)
         if error is not None:
@@ -56,7 +56,7 @@ class _RecordMemory:
 
     def __init__(self, driver: GpuDriver, device: int) -> None:
         self.driver, self.device = driver, device
-        self.allocation = driver.alloc(device, _RECORD_BYTES)
+        self.allocation = driver.alloc(device, RECORD_BYTES)
 
     def __del__(self) -> None:
         allocation = getattr(self, "allocation", None)

@@ -1,0 +1,1 @@
+"""What the Vulkan driver is made of; `magpie.runtime.drivers.vulkan` has the driver itself."""

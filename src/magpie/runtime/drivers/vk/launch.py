@@ -1,0 +1,332 @@
+"""Kernels on a device: a shader module, its pipelines, and launches that are recorded with few calls.
+
+A bound launch is a function made as text for its kernel: it finds the memory of each array, puts a barrier before the
+dispatch where memory was written since the last one, and gives Vulkan what differs from the launch before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from magpie.backends.base import Artifact
+from magpie.errors import GpuError, GpuErrorKind, LaunchValueError
+from magpie.ir.layout import BufferField, KernelLayout
+from magpie.runtime.driver import Call, Dims, LaunchShape
+from magpie.runtime.drivers.gpu.launch import choose_entry, dynamic_bytes
+from magpie.runtime.drivers.vk.descriptors import Bindings, Writes
+from magpie.runtime.drivers.vk.layouts import make
+from magpie.runtime.drivers.vk.modules import check_module
+from magpie.runtime.drivers.vk.results import BACKEND
+from magpie.runtime.generated import code_of
+
+if TYPE_CHECKING:
+    from magpie.runtime.drivers.vk.context import Context
+
+__all__ = ["VulkanKernel"]
+
+
+class VulkanKernel:
+    """A module on one device, with its pipelines. Raises GpuError."""
+
+    def __init__(self, context: Context, artifact: Artifact, profile: Any) -> None:
+        self.layout: KernelLayout = artifact.layout
+        self.info = artifact.info
+        self.reports = bool(self.info.get("records"))
+        self.context = context
+        self.name = artifact.kernel
+        self._lock = threading.Lock()
+        self._pipelines: dict[Any, int] = {}
+        self._module = 0
+        check_module(artifact)
+        self._check_needs(profile)
+        with context.lock:
+            context.check()
+            uniform = self.info["block_kind"] == "uniform" and self.info["block_size"] > 0
+            self.bindings = context.descriptors.bindings(self.info["buffers"] + self.reports, uniform)
+            self.push = 0 if uniform else int(self.info["block_size"])
+            self.pipeline_layout = context.pipelines.layout(self.bindings, self.push)
+        code = ctypes.create_string_buffer(artifact.blob, len(artifact.blob))
+        info = make("VkShaderModuleCreateInfo", codeSize=len(artifact.blob), pCode=ctypes.addressof(code))
+        self._module = context.pipelines.module(info)
+
+    def _check_needs(self, profile: Any) -> None:
+        from magpie.backends.spirv.needs import refusal
+
+        missing = refusal(self.info["needs"], profile)
+        if missing:
+            raise GpuError(
+                GpuErrorKind.Unsupported,
+                BACKEND,
+                f"kernel {self.name!r} needs what {self.context.name} does not have: {missing}",
+                diagnostic="MPG_CORE_1200",
+                help=f"compile it for this device: arch={profile.text!r}",
+            )
+
+    def __del__(self) -> None:
+        if not getattr(self, "_module", 0):
+            return
+        context, module, pipelines = self.context, self._module, list(self._pipelines.values())
+
+        def destroy() -> None:  # (batches keep the kernels that they launch)
+            for pipeline in pipelines:
+                context.pipelines.destroy(pipeline)
+            context.pipelines.destroy_module(module)
+
+        context.bury(destroy)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+    def _check(self, grid: Dims, block: Dims, shared: int) -> None:
+        context = self.context
+        limits = context.physical.limits
+        for axis, n, most in zip("xyz", grid, limits.maxComputeWorkGroupCount, strict=True):
+            if n > most:
+                raise LaunchValueError(
+                    f"the grid has {n} workgroups along {axis}; {context.name} takes {most}",
+                    backend=BACKEND,
+                    diagnostic="MPG_LAUNCH_1006",
+                    help="give a workgroup more to do, for example in a loop over the elements, or use more dimensions",
+                )
+        x, y, z = block
+        size = (x * y * z, 1, 1) if self.info.get("linear") else block
+        for axis, n, most in zip("xyz", size, limits.maxComputeWorkGroupSize, strict=True):
+            if n > most:
+                raise LaunchValueError(
+                    f"the workgroup has {n} work-items along {axis}; {context.name} takes {most}",
+                    backend=BACKEND,
+                    diagnostic="MPG_LAUNCH_1007",
+                )
+        if shared > limits.maxComputeSharedMemorySize:
+            raise GpuError(
+                GpuErrorKind.ResourceExhausted,
+                BACKEND,
+                f"the shared arrays of kernel {self.name!r} need {shared:,} bytes, and {context.name} has "
+                f"{limits.maxComputeSharedMemorySize:,} for a workgroup",
+                diagnostic="MPG_SPV_2001",
+            )
+
+    def _subgroup(self, block: Dims) -> tuple[int, bool]:
+        """The size that subgroups must have, and whether all of them are full; 0: what the device does."""
+        physical = self.context.physical
+        if not self.info.get("subgroups") or len(physical.subgroup_sizes) < 2:
+            size = physical.subgroup_size
+            required = 0
+        else:
+            size = required = int(self.info.get("subgroup_size") or physical.subgroup_size)
+        row = block[0] * block[1] * block[2] if self.info.get("linear") else block[0]
+        full = bool(self.info.get("subgroups")) and physical.has("computeFullSubgroups") and row % size == 0
+        return required, full
+
+    def _pipeline(self, info: dict[str, Any], block: Dims, extents: Sequence[int]) -> int:
+        """The pipeline for a workgroup size and extents of dynamic shared arrays."""
+        constants = (*block, *extents)
+        key = info["entry"], constants
+        found = self._pipelines.get(key)
+        if found is None:
+            with self._lock:
+                found = self._pipelines.get(key)
+                if found is None:
+                    required, full = self._subgroup(block)
+                    found = self.context.pipelines.compile(
+                        self._module, info["entry"], self.pipeline_layout, constants, required, full, self.name
+                    )
+                    self._pipelines[key] = found
+        return found
+
+    # --- launches ----------------------------------------------------------------------------------------------------
+    def bind(self, shape: LaunchShape) -> Call:
+        context, block = self.context, shape.block
+        extents = [n for f, ns in zip(self.layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
+        physical = context.physical
+        info, grid = choose_entry(self.info, shape.grid, block, extents, lambda: physical.threads or _THREADS)
+        self._check(grid, block, dynamic_bytes(info, extents))
+        pipeline = self._pipeline(info, block, extents)
+        groups = shape.grid[info["dim"]] if info is not self.info else 0
+        stream = context.default if shape.stream is None else shape.stream
+        stream = getattr(stream, "lane", stream)
+        call = _Text(self, pipeline, grid, stream, {info.get("dim", -1): groups}).function()
+        if not self.reports:
+            return call
+        from magpie.runtime.drivers.vk.reporting import reporting
+
+        return reporting(self, call, shape)
+
+
+_THREADS = 1 << 17  # where a device does not tell how many work-items it runs at once
+
+
+class _Text:
+    """Makes the function of a bound launch."""
+
+    def __init__(self, kernel: VulkanKernel, pipeline: int, grid: Dims, stream: Any, groups: dict[int, int]) -> None:
+        self.kernel = kernel
+        self.context = kernel.context
+        self.info = kernel.info
+        self.pipeline = pipeline
+        self.grid = grid
+        self.stream = stream
+        self.groups = groups
+        self.buffers = [p for p in kernel.layout.params if isinstance(p, BufferField)]
+        self.words: list[str] = []
+        self.arrays: list[tuple[str, BufferField]] = []
+        for p in kernel.layout.params:
+            start = len(self.words)
+            count = 1 + 2 * p.rank if isinstance(p, BufferField) else 1
+            self.words += [f"w{start + n}" for n in range(count)]
+            if isinstance(p, BufferField):
+                self.arrays.append((f"w{start}", p))
+        self.names: dict[str, Any] = {}
+
+    def function(self) -> Call:
+        """The function: it takes the layout's words, and the record buffer where the kernel reports."""
+        kernel = self.kernel
+        bindings = kernel.bindings
+        count = len(self.arrays)
+        parameters = [*self.words, *(["records"] if kernel.reports else [])]
+        body: list[str] = []
+        pieces = [f"p{n}" for n in range(count)]
+        for n, (word, _) in enumerate(self.arrays):
+            body.append(f"p{n} = starts.get({word}) or find({word})")
+        if kernel.reports:
+            body.append("pr = find(records)")
+            pieces.append("pr")
+        reads = [p for p, (_, f) in zip(pieces, self.arrays, strict=False) if f.access == "read"]
+        writes = [p for p, (_, f) in zip(pieces, self.arrays, strict=False) if f.access != "read"]
+        writes += ["pr"] if kernel.reports else []
+        body.append("r = open_()")
+        for piece in pieces:
+            body.append(f"if {piece}.last is not r: r.touch({piece})")
+        body += self._barrier(reads, writes)
+        body.append("cmd = r.commands")
+        body += ["if r.pipeline != pipeline:", "    bind_pipeline(cmd, 1, pipeline)", "    r.pipeline = pipeline"]
+        body += ["    r.keep.add(keep)"]
+        values, form = self._block()
+        infos = [self._info(n) for n in range(count)] + (["pr.info"] if kernel.reports else [])
+        offset = ""
+        if bindings.uniform:
+            body.append(f"u, at, host = r.uniforms({form.size})")
+            body.append(f"pack_into(char_array.from_address(host), 0, {', '.join(values)})")
+            self.names["char_array"] = ctypes.c_char * max(1, form.size)
+            if bindings.pushed:
+                infos.append(f"(u.buffer, at, {form.size})")
+            else:
+                infos.append(f"(u.buffer, u.offset, {form.size})")
+                pieces.append("u")
+                offset = "dynamic[0] = at - u.offset"
+        body += self._bind(infos, pieces, offset)
+        if not bindings.uniform and values:
+            body.append(f"pack_into(block, 0, {', '.join(values)})")
+            body.append(f"push_constants(cmd, layout, 32, 0, {form.size}, block_at)")
+        body.append("dispatch(cmd, gx, gy, gz)")
+        body.append("done(r)")
+        text = f"def call({', '.join([*parameters, '*', 'keep=keep'])}):\n    with lock:\n"
+        text += "".join(f"        {line}\n" for line in body)
+        self._names(form, bindings)
+        exec(code_of(text, "<magpie vulkan launch>"), self.names)
+        found: Call = self.names.pop("call")  # (a cycle would keep the kernel)
+        return found
+
+    def _names(self, form: struct.Struct, bindings: Bindings) -> None:
+        context, call = self.context, self.context.call
+        block = ctypes.create_string_buffer(max(1, form.size))
+        writes = Writes(bindings)
+        dynamic = (ctypes.c_uint32 * 1)()
+        sets = (ctypes.c_uint64 * 1)()
+        gx, gy, gz = self.grid
+        self.names |= {
+            "lock": context.lock,
+            "keep": self.kernel,
+            "starts": context.memory.starts,
+            "find": context.memory.find,
+            "open_": self.stream.open,
+            "done": self.stream.recorded,
+            "pipeline": self.pipeline,
+            "layout": self.kernel.pipeline_layout,
+            "bindings": bindings,
+            "pack_into": form.pack_into,
+            "block": block,
+            "block_at": ctypes.addressof(block),
+            "infos": writes.infos,
+            "writes": writes,
+            "writes_at": writes.address,
+            "put": struct.Struct(f"<{3 * bindings.count}Q").pack_into,
+            "dynamic": dynamic,
+            "dynamic_at": ctypes.addressof(dynamic),
+            "sets": sets,
+            "sets_at": ctypes.addressof(sets),
+            "kept": context.descriptors.kept,
+            "bind_pipeline": call["vkCmdBindPipeline"],
+            "bind_sets": call["vkCmdBindDescriptorSets"],
+            "push_descriptors": call.get("vkCmdPushDescriptorSetKHR"),
+            "push_constants": call["vkCmdPushConstants"],
+            "dispatch": call["vkCmdDispatch"],
+            "gx": gx,
+            "gy": gy,
+            "gz": gz,
+            "kernel": self.kernel.name,
+            "context": context,
+        }
+
+    def _barrier(self, reads: list[str], writes: list[str]) -> list[str]:
+        """A barrier where this launch touches what was written since the last one, or writes what was read."""
+        tests = [f"{p} in written" for p in (*reads, *writes)] + [f"{p} in read" for p in writes]
+        if not tests:
+            return []
+        lines = ["written = r.written", "read = r.read", f"if {' or '.join(tests)}: r.barrier()"]
+        lines += [f"written.add({p})" for p in writes] + [f"read.add({p})" for p in reads]
+        return lines
+
+    def _info(self, n: int) -> str:
+        """What the descriptor of an array says."""
+        return f"p{n}.info"
+
+    def _bind(self, infos: list[str], pieces: list[str], offset: str) -> list[str]:
+        bindings = self.kernel.bindings
+        if not infos:
+            return []
+        lines = [f"infos_now = ({', '.join(infos)},)"]
+        key = "(layout, infos_now)"
+        flat = ", ".join(f"*{info}" for info in infos)
+        if bindings.pushed:
+            lines += [
+                f"if r.bound != {key}:",
+                f"    put(infos, 0, {flat})",
+                f"    push_descriptors(cmd, 1, layout, 0, {bindings.count}, writes_at)",
+                f"    r.bound = {key}",
+            ]
+            return lines
+        number = 1 if offset else 0
+        change = [
+            f"sets[0] = kept(bindings, infos_now, ({', '.join(pieces)},))",
+            f"bind_sets(cmd, 1, layout, 0, 1, sets_at, {number}, {'dynamic_at' if offset else 'None'})",
+        ]
+        if offset:
+            return [*lines, offset, *change]
+        return [*lines, f"if r.bound != {key}:", *(f"    {c}" for c in change), f"    r.bound = {key}"]
+
+    def _block(self) -> tuple[list[str], struct.Struct]:
+        """The values of the block of numbers in order, and its form."""
+        values: list[str] = []
+        parts = ["<"]
+        at = 0
+        for source, code, offset in sorted(self.info["block"], key=lambda entry: entry[2]):
+            parts.append(f"{offset - at}x{code}" if offset > at else code)
+            at = offset + struct.calcsize("<" + code)
+            values.append(self._value(tuple(source), code))
+        size = int(self.info["block_size"])
+        parts.append(f"{size - at}x" if size > at else "")
+        return values, struct.Struct("".join(parts))
+
+    def _value(self, source: tuple[Any, ...], code: str) -> str:
+        kind, number = source
+        if kind == "word":
+            return str(self.words[number])
+        if kind == "groups":
+            return str(self.groups.get(number, 0))
+        word, _ = self.arrays[number]
+        size = int(self.info["item_sizes"][number])
+        piece = f"p{number}"
+        return f"0 if {word} == {piece}.address else ({word} - {piece}.address) // {size}"
