@@ -89,7 +89,7 @@ def compile_kernel(kernel: Kernel, layout: KernelLayout, options: Options) -> Ar
 
     unit, info = emitted(kernel, layout, options)
     blob = unit.module.binary()
-    return Artifact("spv", kernel.name, blob, layout, ".spv", disassemble(blob), info)
+    return Artifact("spv", kernel.name, blob, layout, ".spv", lambda: disassemble(blob), info)
 
 
 def show(kernel: Kernel, layout: KernelLayout, options: Options, stage: str) -> str:
