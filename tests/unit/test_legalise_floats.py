@@ -13,7 +13,7 @@ from magpie.dtypes import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16
 FLOATS = (f16, bf16, f32, f64)
 INTS = (i8, i16, i32, i64, u8, u16, u32, u64)
 #: Without f64 where the kernel has none, and native halves.
-NAMES = ("words", "narrow", "full")
+NAMES = ("words", "narrow", "bare", "full")
 
 
 @pytest.fixture(params=NAMES)

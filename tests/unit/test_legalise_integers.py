@@ -11,7 +11,7 @@ from magpie.ir.nodes import walk
 INTS = (i8, i16, i32, i64, u8, u16, u32, u64)
 
 
-@pytest.fixture(params=["words", "narrow"])
+@pytest.fixture(params=["words", "narrow", "bare"])
 def target(request):
     return TARGETS[request.param]
 

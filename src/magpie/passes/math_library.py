@@ -18,7 +18,7 @@ from magpie.lib.math import FUNCTIONS
 from magpie.passes.inline import inline_calls
 from magpie.passes.rewrite import Rewriter
 
-__all__ = ["lower_math", "math_function"]
+__all__ = ["library_code", "lower_math", "math_function"]
 
 _CACHE: dict[tuple[str, str], Function] = {}
 _LOCK = RLock()
@@ -72,32 +72,53 @@ def math_function(op: str, dtype: DType) -> Function:
 
 
 def _lower(op: str, dtype: DType) -> Function:
+    from magpie.ir.ops import OPS
+
+    params = (dtype,) if len(OPS[op].operands) == 1 else (dtype, i32 if op == "ldexp" else dtype)
+    return _flat(f"magpie.lib.math.{FUNCTIONS[op]}", f"{op}_{dtype.name}", params)
+
+
+def library_code(module: str, name: str, params: tuple[DType, ...]) -> Function:
+    """The device function ``name`` of a module of `magpie.lib` for parameters of these types, without calls."""
+    key = (f"{module}.{name}", " ".join(p.name for p in params))
+    found = _CACHE.get(key)
+    if found is None:
+        with _LOCK:
+            found = _CACHE.get(key)
+            if found is None:
+                found = _CACHE[key] = _flat(f"magpie.lib.{module}", name, params)
+    return found
+
+
+def _flat(module: str, name: str, params: tuple[DType, ...]) -> Function:
     from importlib import import_module
 
     from magpie.frontend.python import lower
     from magpie.frontend.signature import ArrayArg
-    from magpie.ir.ops import OPS
     from magpie.passes.dce import drop_dead
 
-    function = getattr(import_module(f"magpie.lib.math.{FUNCTIONS[op]}"), f"{op}_{dtype.name}")
-    if len(OPS[op].operands) == 1:
+    function = getattr(import_module(module), name)
 
-        def one(x, out):  # type: ignore[no-untyped-def]  # a kernel: the arguments below say what it takes
-            out[0] = function(x[0])
+    # Kernels: the arguments below say what they take. What they do with the results does not matter.
+    def one(x):  # type: ignore[no-untyped-def]
+        function(x[0])
 
-        kernel = lower(cast(FunctionType, one), (ArrayArg(dtype, 1), ArrayArg(dtype, 1))).kernel
-    else:
+    def two(x, y):  # type: ignore[no-untyped-def]
+        function(x[0], y[0])
 
-        def two(x, y, out):  # type: ignore[no-untyped-def]
-            out[0] = function(x[0], y[0])
+    def three(x, y, z):  # type: ignore[no-untyped-def]
+        function(x[0], y[0], z[0])
 
-        second = i32 if op == "ldexp" else dtype
-        kernel = lower(cast(FunctionType, two), (ArrayArg(dtype, 1), ArrayArg(second, 1), ArrayArg(dtype, 1))).kernel
+    def four(x, y, z, w):  # type: ignore[no-untyped-def]
+        function(x[0], y[0], z[0], w[0])
+
+    caller = cast(FunctionType, (one, two, three, four)[len(params) - 1])
+    kernel = lower(caller, tuple(ArrayArg(t, 1) for t in params)).kernel
     (call,) = (node for node in kernel.body if node.op == "call")
     callee: Function = call.attrs["function"]
     flat = inline_calls(replace(kernel, body=callee.body))
     body = _forward(flat.body, {})
-    result = Function(f"{op}_{dtype.name}", callee.params, callee.results)
+    result = Function(name, callee.params, callee.results)
     result.body = drop_dead(replace(flat, body=body)).body
     for node in walk(result.body):
         node.loc = None

@@ -190,6 +190,9 @@ class _Walk:
             return r(node.args[0])
         if op in ("popcount", "clz", "ctz"):
             return (0, node.dtype.bits)
+        if op in ("neg", "abs") and node.args[0].dtype.is_int:
+            low, high = r(node.args[0])
+            return (-high, -low) if op == "neg" else (max(0, low, -high), max(high, -low))
         if len(node.args) != 2 or not all(isinstance(a.type, DType) and a.type.is_int for a in node.args):
             return None
         a, b = r(node.args[0]), r(node.args[1])

@@ -15,6 +15,7 @@ from typing import Any
 
 import magpie as mp
 from magpie.lib.math.core import ROUND_F32, ROUND_F64
+from magpie.lib.words import mul_high_u32
 
 __all__ = ["reduce_f32", "reduce_f64"]
 
@@ -86,18 +87,6 @@ def window_f32(k: mp.i32) -> Any:
 def funnel_u32(a: mp.u32, b: mp.u32, s: mp.i32) -> Any:
     """The upper half of (a, b) shifted left by s, 0 <= s < 32."""
     return (a << mp.u32(s)) | ((b >> mp.u32(1)) >> mp.u32(31 - s))
-
-
-@mp.func
-def mul_high_u32(a: mp.u32, b: mp.u32) -> Any:
-    """The upper 32 bits of a * b, from four products of halves: not every target has 64-bit integers."""
-    a1 = a >> mp.u32(16)
-    a0 = a & mp.u32(0xFFFF)
-    b1 = b >> mp.u32(16)
-    b0 = b & mp.u32(0xFFFF)
-    cross = a1 * b0 + ((a0 * b0) >> mp.u32(16))
-    other = a0 * b1 + (cross & mp.u32(0xFFFF))
-    return a1 * b1 + (cross >> mp.u32(16)) + (other >> mp.u32(16))
 
 
 @mp.func

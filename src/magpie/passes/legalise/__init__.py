@@ -66,8 +66,10 @@ def legalise(kernel: Kernel, target: Target, *, checked: bool = False) -> Kernel
     from magpie.passes.legalise.floats import lower_floats
     from magpie.passes.legalise.integers import lower_integers
     from magpie.passes.legalise.narrow import widen_small_types
+    from magpie.passes.legalise.wide import narrow_wide_types
 
     kernel = widen_small_types(kernel, target)
     kernel = lower_floats(kernel)
+    kernel = narrow_wide_types(kernel, target, checked=checked)
     kernel = lower_integers(kernel)
     return drop_dead(kernel)

@@ -8,7 +8,7 @@ from magpie.dtypes import DType, f16, f32, u32
 from magpie.ir.nodes import Kernel, Node, walk
 from magpie.records import record
 
-__all__ = ["Target", "left_over"]
+__all__ = ["CORE", "LEAVES", "Target", "left_over"]
 
 
 @record
@@ -51,13 +51,14 @@ _BOOL = frozenset(["and", "or", "xor", "not", "eq", "ne"])
 CORE = _ANY | _COMPARE | _INT | _FLOAT | _WIDE_FLOAT | _BITS | _BOOL
 _IDS = frozenset(["thread_id", "workgroup_id", "workgroup_size", "num_workgroups", "global_id", "linear_local_id"])
 _LANES = frozenset(["subgroup_size", "subgroup_lane", "subgroup_id", "subgroup_count"])
-_LEAVES = _IDS | _LANES | {"extent", "stride"}
+#: What a launch gives.
+LEAVES = _IDS | _LANES | {"extent", "stride"}
 
 
 def left_over(kernel: Kernel, target: Target) -> Iterator[tuple[Node, str]]:
     """The nodes of ``kernel`` that `legalise` would have replaced, each with what is wrong: none of a legal kernel."""
     for node in walk(kernel.body):
-        if not node.info.pure or node.op in _LEAVES:
+        if not node.info.pure or node.op in LEAVES:
             continue
         if node.op not in CORE and not (kernel.fastmath and node.args and node.args[0].type is f32):
             yield node, "is no op of the core"
@@ -105,6 +106,10 @@ def _fast(kernel: Kernel, node: Node) -> bool:
 
 def _edge(node: Node) -> bool:
     """Whether a value of a type that the target lacks may stand here: see the package's documentation."""
-    if node.op in ("param", "const") or node.op in _LEAVES:
-        return True
-    return node.op in ("cast", "shr", "shl", "or", "bitcast")
+    if node.dtype.bits < 32 or not node.args:
+        return node.op in ("param", "const", "cast", "bitcast") or node.op in LEAVES
+    if node.op == "or":
+        return node.args[0].op == "cast" and node.args[1].op == "shl" and _edge(node.args[1])
+    if node.op in ("shl", "shr"):
+        return node.args[1].op == "const" and node.args[1].attrs["value"] == 32
+    return (node.op == "cast" and node.args[0].type is u32) or node.op == "bitcast"
