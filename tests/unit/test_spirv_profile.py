@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from magpie.backends.spirv.profile import FEATURES, GENERIC, Profile, profile
@@ -42,3 +44,10 @@ def test_shared_memory() -> None:
     assert profile("vulkan1.3+shared48") == profile("vulkan1.3") and profile("vulkan1.3+shared48").text == "vulkan1.3"
     assert profile("vulkan1.3+shared32+sg8").text == "vulkan1.3+sg8+shared32"
     assert profile("vulkan1.3+shared32").shared_bytes == 32 * 1024
+
+
+def test_the_documentation_lists_every_feature() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "VULKAN.md").read_text(encoding="utf-8")
+    table = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 3]
+    assert table[: len(FEATURES)] == [f"| `{name}` | {text} |" for name, text in FEATURES.items()]
+    assert GENERIC.text in page
