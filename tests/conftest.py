@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -44,6 +44,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ["MAGPIE_CACHE_DIR"] = str(tmp_path_factory.mktemp("magpie-cache"))
     yield
     os.environ.pop("MAGPIE_CACHE_DIR", None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A message of Vulkan's validation layer fails the test that caused it."""
+    before = len(vulkan_drivers.messages())
+    yield
+    said = vulkan_drivers.messages()[before:]
+    if said:
+        pytest.fail("the validation layer says:\n" + "\n".join(said), pytrace=False)
 
 
 def pytest_collection_finish() -> None:

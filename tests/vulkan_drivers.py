@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -19,6 +20,9 @@ FOLDERS = (
     "/usr/lib/chromium-browser",
     "/opt/google/chrome",
 )
+
+#: The same for the layer that checks each call.
+LAYERS = tuple(folder.replace("icd.d", "explicit_layer.d") for folder in FOLDERS if folder.endswith("icd.d"))
 
 #: A driver's name here -> how its library is called.
 LIBRARIES = {"lavapipe": "vulkan_lvp", "swiftshader": "vk_swiftshader"}
@@ -40,8 +44,24 @@ def found() -> dict[str, Path]:
     return {name: manifests[name] for name in LIBRARIES if name in manifests}
 
 
+def validation() -> bool:
+    """Whether the validation layer is installed."""
+    return any(next(Path(folder).glob("*khronos_validation*.json"), None) for folder in LAYERS)
+
+
+def messages() -> list[str]:
+    """What the validation layer has said to the runtime's driver so far."""
+    dispatch = sys.modules.get("magpie.runtime.dispatch")
+    runtime = getattr(dispatch, "_runtime", None)
+    driver = runtime and runtime._drivers.get("spv")
+    return getattr(driver, "messages", [])
+
+
 def choose(environment: MutableMapping[str, str]) -> None:
-    """Let Vulkan see these drivers and no GPU, and say nothing on its own; what the caller has set stays."""
+    """Let Vulkan see these drivers and no GPU, under the validation layer, and say nothing on its own; what the caller has
+    set stays."""
+    if validation():
+        environment.setdefault("MAGPIE_VULKAN_VALIDATION", "1")
     if not {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} & environment.keys():
         # Two names of one thing: loaders before 1.3.207 know the second. Where there is none, a name that is no manifest.
         files = os.pathsep.join(map(str, found().values())) or os.devnull

@@ -114,7 +114,7 @@ def judge(program: BarrierProgram, kernel: Any, gangs: tuple[int, ...], turn: in
 
     ``turn`` picks two of the launch shapes, the first with code for its size alone; without it all run, both ways.
     """
-    others = [t for t in targets() if t.device != "interp"]
+    others = [t for t in targets() if t.name != "interp"]
     shapes = SHAPES[program.dims]
     chosen = [(shape, static) for shape in shapes for static in (0, 8)]
     if turn is not None:

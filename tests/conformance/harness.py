@@ -1,4 +1,4 @@
-"""The conformance harness: a case is a kernel with an independent oracle, and runs on every backend present.
+"""The conformance harness: a case is a kernel with an independent oracle, and runs on every kind of device present.
 
     @case(dtypes=FLOATS)
     def test_sqrt(t):
@@ -8,8 +8,9 @@
 The function builds the arguments anew for each run.  What the oracle does not mention must stay as it was, bit for
 bit, and so must memory between and around the elements of a strided view.
 
-A backend that lacks what a case requires is left out by its manifest's capabilities, never by name; known failures
-stand in known_failures.txt with a reason, and a case listed there that passes is an error.
+A device that lacks what a case requires is left out by its capabilities and limits, never by name; known failures
+stand in known_failures.txt with a reason, and a case listed there that passes is an error. On a device that flushes
+denormals a case gets none, and a result that is one may be a zero (docs/CAPABILITIES.md: denormals).
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import functools
 import hashlib
 import inspect
 import itertools
+import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,8 @@ from magpie.backends.base import Manifest
 from magpie.capabilities import CAPABILITIES
 from magpie.runtime.kernel import kernel_of
 
+from .oracle import denormals, is_denormal
+
 HERE = Path(__file__).parent
 GANGS = (4, 8, 16, 32, 64)
 
@@ -46,8 +51,9 @@ TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16_ari
 
 @dataclass(frozen=True)
 class Target:
-    """A backend, with launch options that must not change a result. ``any_size``: code that takes any workgroup size.
-    ``plain``: what LLVM makes of the cpu's text without optimising it, in a fifth of the time."""
+    """A kind of device, with launch options that must not change a result. ``manifest`` is what this device can do.
+    ``any_size``: code that takes any workgroup size. ``plain``: what LLVM makes of the cpu's text without optimising it,
+    in a fifth of the time. ``share``: a default run has one in so many of its rows."""
 
     name: str
     device: str
@@ -55,10 +61,20 @@ class Target:
     options: tuple[tuple[str, Any], ...] = ()
     any_size: bool = False
     plain: bool = False
+    share: int = 1
 
     def has(self, capabilities: Sequence[str]) -> bool:
+        return not self.lacks(capabilities)
+
+    def lacks(self, capabilities: Sequence[str]) -> list[str]:
+        """Those of the capabilities that the device does not have."""
         assert CAPABILITIES.keys() >= set(capabilities), f"no capability: {set(capabilities) - CAPABILITIES.keys()}"
-        return all(c in self.manifest.capabilities for c in capabilities)
+        return [c for c in capabilities if c not in self.manifest.capabilities]
+
+    @property
+    def flushes(self) -> bool:
+        """Whether denormal numbers may be taken for zero."""
+        return self.manifest.flushes_denormals
 
 
 @dataclass
@@ -83,26 +99,39 @@ class Run:
 
 @functools.cache
 def targets() -> tuple[Target, ...]:
-    """The backends that can run a kernel on this machine."""
-    from magpie.backends.registry import backend, backend_ids
-    from magpie.runtime.device import device
+    """The kinds of devices that can run a kernel on this machine.
+
+    Devices of a backend that can do the same are one kind. The kind that can do most is called as the backend, another
+    one has the first word of its devices' name besides: spv and spv-swiftshader.
+    """
+    from magpie.backends.registry import backend_ids
+    from magpie.runtime.dispatch import runtime
 
     found = []
-    for name in backend_ids():
-        try:
-            target = Target(name, name, backend(name).manifest)
-            device(name)
-        except (mp.GpuError, AttributeError, ImportError):  # no such device on this machine
-            continue
-        found.append(target)
+    for id_ in backend_ids():
+        kinds: dict[Any, Target] = {}
+        devices = () if runtime().unavailable(id_) else runtime().of_backend(id_)
+        ordered = sorted(devices, key=lambda d: (-len(d.capabilities), -d.max_workgroup_size, d.index))
+        for device in (d for d in ordered if id_ in d.backends):
+            name = f"{id_}-{_word(device.name)}" if kinds else id_
+            share = 3 if kinds and device.properties.get("software") else 1
+            manifest = device.driver.devices()[device.index].manifest
+            key = (device.capabilities, device.subgroup_size, device.max_workgroup_size, device.max_shared_bytes)
+            kinds.setdefault(key, Target(name, device.id, manifest, share=share))
+        found += kinds.values()
     return tuple(found)
+
+
+def _word(name: str) -> str:
+    """The first word of a device's name, as a part of a test's name."""
+    return next(iter(re.findall("[a-z0-9]+", name.lower())), "other")
 
 
 def gang_targets() -> list[Target]:
     """Targets whose gang width can be chosen, at several widths; with code for any workgroup size, since the targets
     themselves have code for each one."""
     return [
-        Target(f"{t.name}-g{g}", t.device, t.manifest, (("gang", g),), any_size=True)
+        replace(t, name=f"{t.name}-g{g}", options=(("gang", g),), any_size=True)
         for t in targets()
         if "gangs" in t.manifest.capabilities
         for g in GANGS
@@ -112,9 +141,10 @@ def gang_targets() -> list[Target]:
 def subgroup_targets() -> list[Target]:
     """Targets that emulate subgroups of another size than their own, at each size."""
     return [
-        Target(f"{t.name}-s{n}", t.device, t.manifest, (("subgroup_size", n),), any_size=True)
+        replace(t, name=f"{t.name}-s{n}", options=(("subgroup_size", n),), any_size=True)
         for t in targets()
         for n in t.manifest.subgroup_sizes
+        if len(t.manifest.subgroup_sizes) > 1
     ]
 
 
@@ -160,7 +190,12 @@ def case(
         rows = []
         combinations = list(itertools.product(dtypes, blocks, grids))
         turn = len(make.__name__)  # another width first for each case
-        plan = [(target, row) for target in targets() for row in combinations]
+        plan = [
+            (target, row)
+            for target in targets()
+            for n, row in enumerate(combinations)
+            if not in_turn(f"{make.__name__} {target.name} {n}", target.share)
+        ]
         for asked, widths in ((gangs, gang_targets()), (subgroups, subgroup_targets())):
             for k, row in enumerate(combinations if asked else ()):
                 chosen = widths
@@ -175,9 +210,7 @@ def case(
             parts += [f"b{_text(block)}"] * (block is not None) + [f"n{_text(grid)}"] * (grid is not None)
             name = "-".join(parts)
             marks = _marks(f"{make.__module__.rsplit('.', 1)[-1]}::{make.__name__}[{name}]")
-            if not target.has(needs):
-                missing = [c for c in needs if c not in target.manifest.capabilities]
-                marks.append(pytest.mark.skip(reason=f"{target.name} lacks {', '.join(missing)}"))
+            marks += lacking(target, needs, block)
             if "gangs" in target.manifest.capabilities:  # one in four at other widths, half at the kernel's own
                 share = 4 if target.any_size else 2 if len(combinations) > 2 else 1
                 target = replace(target, plain=in_turn(make.__name__ + name, share) > 0)
@@ -186,9 +219,9 @@ def case(
         @pytest.mark.parametrize(("target", "t", "block", "grid"), rows)
         def test(target: Target, t: Any, block: Any, grid: Any) -> None:
             given = {"t": t, "block": block, "grid": grid}
-            made = make(**{k: v for k, v in given.items() if k in wanted})
-            for run in [made] if isinstance(made, Run) else list(made):
-                check(run, target)
+            with denormals(not target.flushes):
+                made = make(**{k: v for k, v in given.items() if k in wanted})
+                check_all([made] if isinstance(made, Run) else list(made), target)
 
         def runs() -> Iterator[Run]:
             for t, block, grid in combinations:
@@ -205,6 +238,64 @@ def case(
     return decorate
 
 
+def lacking(target: Target, needs: Sequence[str], block: Any = None) -> list[Any]:
+    """A mark that skips a test where the target has not what it needs, with the reason."""
+    reason = ""
+    if missing := target.lacks(needs):
+        reason = f"lacks {', '.join(missing)}"
+    elif block is not None and items_of(block) > target.manifest.max_workgroup_size:
+        reason = f"has workgroups of at most {target.manifest.max_workgroup_size} work-items"
+    return [pytest.mark.skip(reason=f"{target.name} {reason}")] if reason else []
+
+
+def items_of(block: Any) -> int:
+    """The work-items of a workgroup."""
+    return math.prod(block) if isinstance(block, tuple) else int(block)
+
+
+class Beyond(Exception):  # noqa: N818 - no error: the reason why a device cannot run something
+    """A launch asks for more than the device has."""
+
+
+@contextmanager
+def within(target: Target) -> Iterator[None]:
+    """`Beyond` for what the device refuses because it lacks a capability or has less than is asked for, where that is so.
+
+    Most cases say in `requires=` what they need; a kernel may need more for one type, or on a device of few features.
+    """
+    try:
+        yield
+    except mp.CompileError as error:
+        for d in error.diagnostics:
+            name = re.search("needs the capability '([^']+)'", d.message)
+            if d.code == "MPG_CORE_1200" and name and target.lacks([name[1]]):
+                raise Beyond(f"{target.name} lacks {name[1]}") from error
+            _beyond_shared(target, d.code, d.message, error)
+        raise
+    except mp.GpuError as error:
+        _beyond_shared(target, error.diagnostic, error.message, error)
+        raise
+
+
+def _beyond_shared(target: Target, code: str | None, message: str, error: Exception) -> None:
+    asked = re.search(r"([0-9]+) bytes", message)
+    if code in ("MPG_SPV_2001", "MPG_LAUNCH_1012") and asked and int(asked[1]) > target.manifest.max_shared_bytes:
+        raise Beyond(f"{target.name} has {target.manifest.max_shared_bytes} bytes of shared memory") from error
+
+
+def check_all(runs: Sequence[Run], target: Target) -> None:
+    """`check` each of them that the device can run; the test is skipped where it can run none."""
+    done, reasons = 0, []
+    for run in runs:
+        try:
+            check(run, target)
+            done += 1
+        except Beyond as reason:
+            reasons.append(str(reason))
+    if reasons and not done:
+        pytest.skip(reasons[0])
+
+
 def _text(value: Any) -> str:
     return "x".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
 
@@ -216,7 +307,10 @@ def launch(run: Run, target: Target) -> None:
         assert isinstance(run.expect, dict), "a case with a computed oracle gives its grid"
         grid = cover(np.asarray(next(iter(run.expect.values()))).size, run.block)
     options = {**dict(target.options), **run.launch}
-    start(run.kernel, target, grid=grid, block=run.block, args=run.args, **options)
+    if items_of(run.block) > target.manifest.max_workgroup_size:
+        raise Beyond(f"{target.name} has workgroups of at most {target.manifest.max_workgroup_size} work-items")
+    with within(target):
+        start(run.kernel, target, grid=grid, block=run.block, args=run.args, **options)
 
 
 _any_size: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -270,7 +364,8 @@ def check(run: Run, target: Target) -> None:
         view = _same_view(arrays[k], before[id(_owner(arrays[k]))])
         view[...] = np.asarray(value).reshape(view.shape)
     for key, owner in owners.items():
-        compare(owner, before[key], run, f"{target.name}: {getattr(run.kernel, '__name__', run.kernel)}")
+        what = f"{target.name}: {getattr(run.kernel, '__name__', run.kernel)}"
+        compare(owner, before[key], run, what, flushes=target.flushes)
 
 
 def _owner(a: np.ndarray) -> np.ndarray:
@@ -289,15 +384,20 @@ def _same_view(a: np.ndarray, base: np.ndarray) -> np.ndarray:
     return np.ndarray(a.shape, a.dtype, buffer=base, offset=offset, strides=a.strides)
 
 
-def compare(actual: np.ndarray, expected: np.ndarray, run: Run | None = None, what: str = "") -> None:
-    """AssertionError with the first differing elements unless the arrays agree."""
+def compare(
+    actual: np.ndarray, expected: np.ndarray, run: Run | None = None, what: str = "", *, flushes: bool = False
+) -> None:
+    """AssertionError with the first differing elements unless the arrays agree; with ``flushes`` a zero agrees with a
+    denormal number."""
     assert actual.shape == expected.shape, f"{what}: shape {actual.shape}, expected {expected.shape}"
     if actual.dtype.names:
         for name in actual.dtype.names:
-            compare(actual[name], expected[name], run, f"{what}.{name}")
+            compare(actual[name], expected[name], run, f"{what}.{name}", flushes=flushes)
         return
     run = run or Run(None, (), {})
     good = agree(np.atleast_1d(actual), np.atleast_1d(expected), run)
+    if flushes and actual.dtype.kind in "fV":
+        good |= is_denormal(np.atleast_1d(expected)) & (np.atleast_1d(actual) == 0)
     if good.all():
         return
     bad = np.argwhere(~good)

@@ -26,7 +26,7 @@ import pytest
 
 import magpie as mp
 
-from .harness import Run, Target, _marks, check, full_size, gang_targets, in_turn, targets
+from .harness import Beyond, Run, Target, _marks, check, denormals, full_size, gang_targets, in_turn, lacking, targets
 
 SIZES = (1, 16, 32, 33, 64, 100, 256, 1024)
 COUNTS = (1, 2, 7, 64)
@@ -80,23 +80,27 @@ def shape(
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         found: list[tuple[Target, int | None]] = [
-            (t, None) for t in targets() if "gangs" not in t.manifest.capabilities
+            (t, None)
+            for t in targets()
+            if "gangs" not in t.manifest.capabilities and not in_turn(f"{make.__name__} {t.name}", t.share)
         ]
         found += [(t, g) for t in gang_targets() for g in GANGS if ("gang", g) in t.options]
         rows = []
         for target, gang in found:
             marks = _marks(f"{make.__module__.rsplit('.', 1)[-1]}::{make.__name__}[{target.name}]")
-            if not target.has(requires):
-                marks.append(pytest.mark.skip(reason=f"{target.name} lacks one of {', '.join(requires)}"))
+            marks += lacking(target, requires)
             plain = gang is not None and in_turn(make.__name__ + target.name, 4) > 0
             rows.append(pytest.param(replace(target, plain=plain), gang, id=target.name, marks=marks))
 
         @pytest.mark.parametrize(("target", "gang"), rows)
         def test(target: Target, gang: int | None) -> None:
             few = sizes if default is None or full_size() else [n for n in default[gang or GANGS[0]] if n in sizes]
+            beyond: list[str] = []
+            launches = 0
             alone: dict[Any, Any] = {}  # a kernel -> the same one, which has code for single sizes only
             for block, grid, threads, static in plan(gang, full_size(), few, also, len(make.__name__)):
-                made = make(block, grid)
+                with denormals(not target.flushes):
+                    made = make(block, grid)
                 for run in [made] if isinstance(made, Run) else made:
                     run.grid = grid if run.grid is None else run.grid
                     run.block = run.block if isinstance(run.block, tuple) else block
@@ -105,9 +109,14 @@ def shape(
                     with on_threads(threads):
                         try:
                             check(run, replace(target, any_size=not static))
+                        except Beyond as reason:
+                            beyond.append(str(reason))
                         except AssertionError as error:
                             where = f"{grid} workgroups of {run.block}, {threads} threads, static={static}"
                             raise AssertionError(f"{where}: {error}") from None
+                    launches += 1
+            if len(beyond) == launches:
+                pytest.skip(beyond[0])
 
         def runs() -> Iterator[Run]:
             pairs = [(block, grid) for block, grid in ((64, 7), (33, 2), (1024, 2)) if block in sizes]

@@ -8,7 +8,8 @@ table (out-of-range casts, double rounding through f32, division by zero).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -201,6 +202,42 @@ def maximum(a: float, b: float) -> float:
     return -minimum(-a, -b)
 
 
+_keep_denormals = True
+
+# Smallest exponents of normal numbers. f16 is not among them: its subnormal numbers are normal ones of f32, in which a
+# device that flushes computes with them.
+_FLUSHED = {"bfloat16": -126, "float32": -126, "float64": -1022}
+
+
+@contextmanager
+def denormals(kept: bool) -> Iterator[None]:
+    """Whether the inputs made inside have denormal numbers: for a device that flushes them, what a kernel makes of one
+    is not defined. They are the smallest normal number of their sign then."""
+    global _keep_denormals
+    before, _keep_denormals = _keep_denormals, kept and _keep_denormals
+    try:
+        yield
+    finally:
+        _keep_denormals = before
+
+
+def is_denormal(a: np.ndarray) -> np.ndarray:
+    """Which elements a device that flushes may take for zero."""
+    if a.dtype.name not in _FLUSHED:
+        return np.zeros(a.shape, bool)
+    with np.errstate(all="ignore"):
+        size = np.abs(a.astype(np.float64))
+        return np.asarray((size > 0) & (size < 2.0 ** _FLUSHED[a.dtype.name]))
+
+
+def _inputs(a: np.ndarray) -> np.ndarray:
+    """``a`` without what the device may take for zero."""
+    if _keep_denormals or not (flushed := is_denormal(a)).any():
+        return a
+    smallest = np.copysign(2.0 ** _FLUSHED[a.dtype.name], a.astype(np.float64))
+    return np.where(flushed, smallest.astype(np.float32 if a.itemsize < 8 else np.float64).astype(a.dtype), a)
+
+
 # --- inputs -----------------------------------------------------------------------------------------------------------
 def specials(t: mp.DType) -> np.ndarray:
     """The values of ``t`` at which implementations go wrong."""
@@ -217,7 +254,7 @@ def specials(t: mp.DType) -> np.ndarray:
     positive = [0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 0.1, 7.0, 1 + 2.0 ** (1 - p), 255.5, tiny, tiny / 2, denormal, largest, math.inf]
     wide = np.array([*positive, *(-v for v in positive), math.nan], np.float64)
     with np.errstate(all="ignore"):
-        return wide.astype(np.float32).astype(t.numpy) if t is mp.bf16 else wide.astype(t.numpy)
+        return _inputs(wide.astype(np.float32).astype(t.numpy) if t is mp.bf16 else wide.astype(t.numpy))
 
 
 def values(t: mp.DType, n: int, seed: int = 0) -> np.ndarray:
@@ -232,7 +269,7 @@ def values(t: mp.DType, n: int, seed: int = 0) -> np.ndarray:
             wide = rng.standard_normal(n) * np.exp2(rng.integers(-12, 12, n))
             tail = wide.astype(np.float32).astype(t.numpy)
     head = specials(t)[:n]
-    return np.concatenate([head, tail[: n - head.size]]).astype(t.numpy)
+    return _inputs(np.concatenate([head, tail[: n - head.size]]).astype(t.numpy))
 
 
 def pairs(t: mp.DType, u: mp.DType | None = None, extra: int = 61) -> tuple[np.ndarray, np.ndarray]:
