@@ -36,9 +36,10 @@ def has_tiles(kernel: Kernel) -> bool:
     return any(n.op in LOWERED for body in kernel.bodies() for n in walk(body))
 
 
-def lower_tiles(kernel: Kernel, lanes: int, vectors: int = 4) -> Kernel:
+def lower_tiles(kernel: Kernel, lanes: int, vectors: int = 4, *, native: bool = False) -> Kernel:
     """``kernel`` without calls, tiles and copies, for subgroups of ``lanes`` work-items. ``vectors``: how many vectors
-    of a row a block of an accumulator has. Raises CompileError where wide subgroups would not be whole."""
+    of a row a block of an accumulator has. ``native``: the target has tiles, and only copies go. Raises CompileError
+    where wide subgroups would not be whole."""
     from magpie.passes.inline import inline_calls
 
     if not has_tiles(kernel):
@@ -46,6 +47,11 @@ def lower_tiles(kernel: Kernel, lanes: int, vectors: int = 4) -> Kernel:
     kernel = inline_calls(kernel)
     if lanes > SUBGROUP and (found := check_tiles(kernel, lanes)):
         raise CompileError(found)
+    if native:
+        copies = _Lowering(replace(kernel, tiles=[]), lanes, vectors)
+        for op in TILE_OPS:
+            del copies.handlers[op]
+        return replace(kernel, body=copies.prologue + copies.region(kernel.body))
     lowering = _Lowering(kernel, lanes, vectors)
     body = lowering.prologue + lowering.region(kernel.body)
     return replace(kernel, body=body, tiles=[], locals=[*kernel.locals, *lowering.locals.values()])

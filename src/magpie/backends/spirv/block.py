@@ -99,6 +99,6 @@ def _asked(kernel: Kernel, checked: bool) -> set[tuple[Any, ...]]:
             asked |= {("stride", array.name, d) for d in range(array.rank)}
         else:
             asked |= {("extent", array.name, d) for d in range(1, array.rank)}
-        if checked:
+        if checked or node.attrs.get("clip"):
             asked |= {("extent", array.name, d) for d in range(array.rank)}
     return asked

@@ -8,7 +8,8 @@ from typing import Any
 
 from magpie.backends.base import Options
 from magpie.backends.spirv.block import GROUPS
-from magpie.backends.spirv.reports import Reports, Words
+from magpie.backends.spirv.reports import Words
+from magpie.backends.spirv.tiles import Tiles
 from magpie.backends.spirv.unit import Unit
 from magpie.dtypes import DType, i64, index, u8, u32
 from magpie.ir.layout import KernelLayout
@@ -23,7 +24,7 @@ _COORDINATES = {"thread_id": "LocalInvocationId", "workgroup_id": "WorkgroupId",
 _CROSS = (Effect.CROSS_LANE,)
 
 
-class SpirvKernel(Reports):
+class SpirvKernel(Tiles):
     """Emits one entry into the module of ``unit``. ``ready`` is what passes made of the kernel ``original``; ``suffix``
     tells the entry from others of the module."""
 
@@ -42,6 +43,9 @@ class SpirvKernel(Reports):
         one = self.size is not None and self.size[1] == self.size[2] == 1
         self.linear = crosses and not one
         self.info |= {"linear": self.linear, "subgroups": crosses}
+        if crosses and self.profile.subgroup_size:
+            self.info["subgroup_size"] = self.profile.subgroup_size
+            self.unit.needs.add(f"sg{self.profile.subgroup_size}")
         self.plan_shared()
         self.barriers = any(n.op == "barrier" for n in walk(ready.body))
         self.body(ready.body)
@@ -56,9 +60,14 @@ class SpirvKernel(Reports):
             plane = m.spec_op("IMul", self.u32, sizes[0], sizes[1])
             sizes = [m.spec_op("IMul", self.u32, plane, sizes[2]), m.u32(1), m.u32(1)]
         m.execution_mode(f, "LocalSizeId", *sizes)
+        if self.info["subgroups"] and "reconverge" in self.profile:
+            m.execution_mode(f, "MaximallyReconvergesKHR")
+            self.unit.needs.add("reconverge")
         if not self.fast:
             for mode, width in self.unit.float_modes():
                 m.execution_mode(f, mode, width)
+        for size in ("static_shared", "fixed_shared"):
+            self.info[size] += self.scratch_bytes
         self.info["sites"] = self.sites
         self.info["records"] = bool(self.sites)
 
@@ -291,8 +300,3 @@ class SpirvKernel(Reports):
             length = m.u32(max(1, prod(n for n in array.shape if isinstance(n, int))))
         type_ = m.type_array(self.shared_element(array.type), length)
         return m.variable("Workgroup", type_, array.name)
-
-    # --- barriers ------------------------------------------------------------------------------------------------
-    def barrier(self, node: Node) -> None:
-        """All work-items of the workgroup, and what they wrote into shared memory and into arrays (RULES 12)."""
-        self.f.do("ControlBarrier", "Workgroup", "Workgroup", "AcquireRelease|WorkgroupMemory|UniformMemory")

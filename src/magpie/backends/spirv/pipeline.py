@@ -6,14 +6,23 @@ from typing import Any
 
 from magpie.backends.base import Artifact, Options
 from magpie.backends.simt.ready import chosen_coarsening, ready_kernel
+from magpie.backends.spirv.atomics import memory_model, native_atomic
 from magpie.backends.spirv.block import BlockPlan
 from magpie.backends.spirv.elementwise import FAST_MATH
 from magpie.backends.spirv.kernel import SpirvKernel
 from magpie.backends.spirv.profile import Profile, profile
+from magpie.backends.spirv.tiles import native_tiles
 from magpie.backends.spirv.unit import Unit
+from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Kernel
+from magpie.passes.inline import inline_calls
 from magpie.passes.legalise import Target, legalise
+from magpie.passes.legalise.atomics import lower_atomics
+from magpie.passes.legalise.subgroups import lower_subgroups
+from magpie.passes.lower_tiles import has_tiles, lower_tiles
+from magpie.passes.tile_rules import SUBGROUP
+from magpie.records import replaced
 
 __all__ = ["compile_kernel", "emitted", "legal_kernel", "show", "target_of"]
 
@@ -38,6 +47,24 @@ def target_of(p: Profile) -> Target:
     )
 
 
+def _moved(t: DType, p: Profile) -> bool:
+    """Whether the devices of a profile move values of a type between lanes, and reduce them."""
+    return target_of(p).has(t) and (t.bits == 32 or "subgroup_types" in p)
+
+
+def without_tiles(kernel: Kernel, options: Options) -> tuple[Kernel, Profile]:
+    """A kernel whose tiles are those that its profile has, and the profile: one with the size of subgroups, 32 where
+    tiles are spread over them and neither says another."""
+    p = profile(options.arch)
+    size = options.subgroup_size or p.subgroup_size or (SUBGROUP if has_tiles(kernel) else 0)
+    if size != p.subgroup_size:
+        p = replaced(p, subgroup_size=size)
+    if has_tiles(kernel):
+        kernel = inline_calls(kernel)
+        kernel = lower_tiles(kernel, size, native=native_tiles(kernel, p))
+    return kernel, p
+
+
 def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
     """A kernel that `ready_kernel` made, or a coarsened one, in the ops that the devices of a profile do as the table
     says."""
@@ -46,7 +73,9 @@ def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
     from magpie.passes.math_library import lower_math
     from magpie.passes.webs import split_webs
 
-    kernel = lower_math(ready, FAST_MATH if ready.fastmath else frozenset())
+    kernel = lower_subgroups(ready, p.subgroup_size or None, lambda t: _moved(t, p))
+    kernel = lower_atomics(kernel, lambda t, kind: native_atomic(p.features, t, kind))
+    kernel = lower_math(kernel, FAST_MATH if ready.fastmath else frozenset())
     if kernel is not ready:
         kernel = split_webs(drop_dead(expand(kernel)))
     return legalise(kernel, target_of(p), checked=options.checked)
@@ -54,13 +83,14 @@ def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
 
 def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Unit, dict[str, Any]]:
     """The module, and `info`."""
-    p = profile(options.arch)
+    kernel, p = without_tiles(kernel, options)
     ready = ready_kernel(kernel, options)
     chosen = chosen_coarsening(ready, options, _SHARED)
     legal = [legal_kernel(ready, p, options)]
     if chosen.factor > 1:
         legal.append(legal_kernel(chosen(ready), p, options))
     unit = Unit(kernel, p, BlockPlan(legal, layout, checked=options.checked))
+    unit.module.memory_model = memory_model(legal[0])
     plain = SpirvKernel(kernel, legal[0], layout, unit, options)
     info = plain.info
     if len(legal) > 1:
@@ -68,7 +98,7 @@ def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Uni
         info["coarse"] = {name: coarse.info[name] for name in _OWN}
         info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
     barriers = plain.barriers
-    unit.decorate_arrays(legal[0], coherent=barriers)
+    unit.decorate_arrays(legal[0], coherent=barriers and unit.module.memory_model == "GLSL450")
     if kernel.loc is not None:
         unit.module.source(file=kernel.loc.file)
     info |= {
@@ -98,11 +128,12 @@ def show(kernel: Kernel, layout: KernelLayout, options: Options, stage: str) -> 
 
     if stage == "kir":
         return print_kernel(kernel)
-    ready = ready_kernel(kernel, options)
+    tiled, p = without_tiles(kernel, options)
+    ready = ready_kernel(tiled, options)
     if stage == "prepared":
         return print_kernel(ready)
     if stage == "coarse":
         return print_kernel(chosen_coarsening(ready, options, _SHARED)(ready))
     if stage == "legal":
-        return print_kernel(legal_kernel(ready, profile(options.arch), options))
+        return print_kernel(legal_kernel(ready, p, options))
     return compile_kernel(kernel, layout, options).text

@@ -45,6 +45,8 @@ FEATURES: dict[str, str] = {
     "lockstep": "a driver that is known to reconverge where control flow meets again",
     "push256": "256 bytes of push constants instead of 128 (maxPushConstantsSize)",
     "coopmat": "cooperative matrices of 16x16x16, f16 to f32 (VK_KHR_cooperative_matrix)",
+    "coopmat_bf16": "the same of bf16 (shaderBFloat16CooperativeMatrix)",
+    "coopmat_i8": "cooperative matrices of 16x16x32, i8 to i32 and u8 to u32",
 }
 
 _ORDER = {name: k for k, name in enumerate(FEATURES)}
