@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from magpie.runtime.device import Device
     from magpie.runtime.graph import Graph
 
-__all__ = ["active", "current", "refuse", "refused"]
+__all__ = ["active", "current", "refuse", "refused", "refused_by"]
 
 #: Thread -> the graph that it records. Empty nearly always, which is all that a launch looks at.
 active: dict[int, Graph] = {}
@@ -33,9 +33,14 @@ def refuse(device: Device, what: str, help: str) -> None:
 
 def refused(device: Any, what: str, help: str) -> GpuError:
     """The error for something that cannot be recorded."""
+    return refused_by(device.backend, what, help)
+
+
+def refused_by(backend: str, what: str, help: str) -> GpuError:
+    """The same, for who knows the backend's id only."""
     return GpuError(
         GpuErrorKind.ValidationFailed,
-        device.backend,
+        backend,
         f"{what} cannot be part of a graph",
         diagnostic="MPG_LAUNCH_1022",
         help=help,

@@ -69,7 +69,11 @@ class VulkanDriver(PooledDriver):
         mine = weakref.ref(self)
         atexit.register(_ended, mine)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=lambda: _forked(mine))
+            os.register_at_fork(
+                before=lambda: _forking(mine),
+                after_in_parent=lambda: _forked(mine, child=False),
+                after_in_child=lambda: _forked(mine, child=True),
+            )
         return None if found else "Vulkan has no device here: no driver that is installed found one"
 
     def devices(self) -> Sequence[DeviceInfo]:
@@ -230,11 +234,17 @@ def _ended(driver: weakref.ref[VulkanDriver]) -> None:
             found.close()
 
 
-def _forked(driver: weakref.ref[VulkanDriver]) -> None:
-    """In a new child, which must not use what its parent opened."""
+def _forking(driver: weakref.ref[VulkanDriver]) -> None:
+    """Before a fork."""
+    found = driver()
+    for context in () if found is None else tuple(found._contexts.values()):
+        context.before_fork()
+
+
+def _forked(driver: weakref.ref[VulkanDriver], *, child: bool) -> None:
+    """After a fork; a new child must not use what its parent opened."""
     found = driver()
     if found is not None:
-        found._forked = True
-        for context in found._contexts.values():
-            context.forked = True
-            context.lock = threading.Lock()
+        found._forked = child
+        for context in tuple(found._contexts.values()):
+            context.after_fork(child=child)

@@ -55,6 +55,8 @@ class Context:
         self.forked = False
         #: The kernel that was launched last: a lost device is most often its doing.
         self.last = ""
+        #: Work did not end in the time that it was given: the end of the process does not wait for it.
+        self.stuck = False
         self.submissions = 0
         self.buried: deque[Piece | Callable[[], None]] = deque()
         if not physical.new_enough:
@@ -164,6 +166,18 @@ class Context:
             raise self.failed(code, function)
         return out.value
 
+    def before_fork(self) -> None:
+        """No other thread is in the middle of something."""
+        self.lock.acquire()
+
+    def after_fork(self, *, child: bool) -> None:
+        """Go on; a child cannot use the device."""
+        if child:
+            self.forked = True
+            for lane in self.lanes:
+                lane.batch = None
+        self.lock.release()
+
     # --- command buffers ---------------------------------------------------------------------------------------------
     def new_commands(self) -> int:
         """A new command buffer."""
@@ -239,6 +253,7 @@ class Context:
         if points:
             self.wait(points, timeout)
         with self.lock:
+            self.stuck = self.stuck and lane is not None
             for each in lanes:
                 if each.batch is None:
                     each.limit = 1  # the device is idle: what comes next is to start at once
@@ -279,6 +294,7 @@ class Context:
                 lane.reached(value)
 
     def _late(self, timeout: float | None) -> GpuError:
+        self.stuck = True
         kernel = f"; the kernel launched last is {self.last!r}" if self.last else ""
         return GpuError(
             GpuErrorKind.TimeoutExpired,
@@ -333,7 +349,7 @@ class Context:
 
     def close(self) -> None:
         """Wait for all work, and destroy everything."""
-        if self.finished:
+        if self.finished or not self._ends():
             return
         self._stop()
         if self.lost is None and not self.forked:
@@ -349,6 +365,15 @@ class Context:
                 part.close()
             self.call["vkDestroyCommandPool"](self.handle, self._pool, None)
             self.call["vkDestroyDevice"](self.handle, None)
+
+    def _ends(self) -> bool:
+        """Whether work that did not end in time has ended by now."""
+        if self.stuck:
+            with self.lock:
+                for lane in self.lanes:
+                    lane.poll()
+                self.stuck = any(lane.pending for lane in self.lanes)
+        return not self.stuck
 
     def _stop(self) -> None:
         flusher, self._flusher = self._flusher, None

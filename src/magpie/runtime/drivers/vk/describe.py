@@ -92,7 +92,7 @@ def device_info(device: PhysicalDevice, index: int) -> DeviceInfo:
         capabilities=own.capabilities - lacking(profile),
         max_workgroup_size=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
         max_shared_bytes=limits.maxComputeSharedMemorySize,
-        # One binding may be the record buffer, one the scalars.
+        # One may be the record buffer.
         max_buffers=min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers) - 1,
         flushes_denormals="denorm32" not in profile,
         subgroup_sizes=device.subgroup_sizes,

@@ -168,6 +168,12 @@ class Descriptors:
             raise context.failed(code, "vkAllocateDescriptorSets")
         return list(sets)
 
+    @property
+    def most(self) -> int:
+        """How many buffers a kernel may have."""
+        limits = self.context.physical.limits
+        return int(min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers))
+
     def forget(self, piece: Piece) -> None:
         """A piece of memory goes, and no command uses it: its sets are free."""
         for key in piece.sets:

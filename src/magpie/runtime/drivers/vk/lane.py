@@ -254,7 +254,7 @@ class Lane:
         context.submissions += 1
         if code:
             batch.value = 0  # it never runs: whatever waits for it must not
-            self.pending.append(batch)
+            self.pending.appendleft(batch)
             self.reached(self.completed)
             raise context.failed(code, "vkQueueSubmit")
         self.submitted = batch.value

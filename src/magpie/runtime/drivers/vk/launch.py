@@ -10,6 +10,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magpie.backends.base import Artifact
@@ -21,6 +22,7 @@ from magpie.runtime.drivers.vk.descriptors import Bindings, Writes
 from magpie.runtime.drivers.vk.layouts import make
 from magpie.runtime.drivers.vk.modules import check_module
 from magpie.runtime.drivers.vk.results import BACKEND
+from magpie.runtime.drivers.vk.windows import window
 from magpie.runtime.generated import code_of
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class VulkanKernel:
         self._module = 0
         check_module(artifact)
         self._check_needs(profile)
+        self._check_buffers()
         with context.lock:
             context.check()
             uniform = self.info["block_kind"] == "uniform" and self.info["block_size"] > 0
@@ -64,6 +67,17 @@ class VulkanKernel:
                 f"kernel {self.name!r} needs what {self.context.name} does not have: {missing}",
                 diagnostic="MPG_CORE_1200",
                 help=f"compile it for this device: arch={profile.text!r}",
+            )
+
+    def _check_buffers(self) -> None:
+        count, most = self.info["buffers"] + self.reports, self.context.descriptors.most
+        if count > most:
+            raise GpuError(
+                GpuErrorKind.ResourceExhausted,
+                BACKEND,
+                f"kernel {self.name!r} has {self.info['buffers']} arrays"
+                f"{', and checks report through one more' if self.reports else ''}: {self.context.name} takes {most}",
+                help="put several arrays into one, as its rows",
             )
 
     def __del__(self) -> None:
@@ -188,8 +202,8 @@ class _Text:
         parameters = [*self.words, *(["records"] if kernel.reports else [])]
         body: list[str] = []
         pieces = [f"p{n}" for n in range(count)]
-        for n, (word, _) in enumerate(self.arrays):
-            body.append(f"p{n} = starts.get({word}) or find({word})")
+        for n in range(count):
+            body += self._place(n)
         if kernel.reports:
             body.append("pr = find(records)")
             pieces.append("pr")
@@ -202,9 +216,10 @@ class _Text:
         body += self._barrier(reads, writes)
         body.append("cmd = r.commands")
         body += ["if r.pipeline != pipeline:", "    bind_pipeline(cmd, 1, pipeline)", "    r.pipeline = pipeline"]
+        body += ["    context.last = kernel"]
         body += ["    r.keep.add(keep)"]
         values, form = self._block()
-        infos = [self._info(n) for n in range(count)] + (["pr.info"] if kernel.reports else [])
+        infos = [f"i{n}" for n in range(count)] + (["pr.info"] if kernel.reports else [])
         offset = ""
         if bindings.uniform:
             body.append(f"u, at, host = r.uniforms({form.size})")
@@ -250,7 +265,7 @@ class _Text:
             "block": block,
             "block_at": ctypes.addressof(block),
             "infos": writes.infos,
-            "writes": writes,
+            "writes": writes,  # (kept: its address is passed)
             "writes_at": writes.address,
             "put": struct.Struct(f"<{3 * bindings.count}Q").pack_into,
             "dynamic": dynamic,
@@ -279,9 +294,21 @@ class _Text:
         lines += [f"written.add({p})" for p in writes] + [f"read.add({p})" for p in reads]
         return lines
 
-    def _info(self, n: int) -> str:
-        """What the descriptor of an array says."""
-        return f"p{n}.info"
+    def _place(self, n: int) -> list[str]:
+        """Find an array's memory, what its descriptor says, and where in that the first element is."""
+        word, field = self.arrays[n]
+        size = int(self.info["item_sizes"][n])
+        first = self.words.index(word)
+        words = ", ".join(self.words[first : first + 1 + 2 * field.rank])
+        self.names[f"window{n}"] = partial(window, self.context, self.kernel.name, field, size)
+        # Elements of a size that is no power of two may lie at any multiple of a smaller one.
+        odd = f" or ({word} - p{n}.address) % {size}" if size & (size - 1) else ""
+        return [
+            f"p{n} = starts.get({word}) or find({word})",
+            f"i{n} = p{n}.info",
+            f"if i{n} is None{odd}: i{n}, o{n} = window{n}(p{n}, {words})",
+            f"else: o{n} = 0 if {word} == p{n}.address else ({word} - p{n}.address) // {size}",
+        ]
 
     def _bind(self, infos: list[str], pieces: list[str], offset: str) -> list[str]:
         bindings = self.kernel.bindings
@@ -326,7 +353,4 @@ class _Text:
             return str(self.words[number])
         if kind == "groups":
             return str(self.groups.get(number, 0))
-        word, _ = self.arrays[number]
-        size = int(self.info["item_sizes"][number])
-        piece = f"p{number}"
-        return f"0 if {word} == {piece}.address else ({word} - {piece}.address) // {size}"
+        return f"o{number}"

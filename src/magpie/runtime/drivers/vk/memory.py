@@ -76,8 +76,8 @@ class Piece:
         self.end = self.address + nbytes
         #: Its address on the host; 0 where the host does not see it.
         self.host = self.address if block.host else 0
-        #: What a descriptor says of it: buffer, offset and bytes, a multiple of 4.
-        self.info = (block.buffer, offset, max(4, nbytes + -nbytes % 4))
+        #: What a descriptor says of it: buffer, offset and bytes, a multiple of 4. None where it is too large for one.
+        self.info: tuple[int, int, int] | None = (block.buffer, offset, max(4, nbytes + -nbytes % 4))
         #: The batch that used it last, and earlier ones of other streams.
         self.last: Batch | None = None
         self.others: list[Batch] = []
@@ -116,6 +116,8 @@ class Memory:
         #: Bytes and number of Vulkan's allocations.
         self.allocated = 0
         self.allocations = 0
+        #: Bytes of memory that one binding may have. Places in it are counted in 32 bits.
+        self.most_bound = min(int(device.limits.maxStorageBufferRange), (1 << 32) - UNIT)
         self._choices: dict[MemoryHint, tuple[int, ...]] = {}
 
     # --- types -------------------------------------------------------------------------------------------------------
@@ -163,6 +165,8 @@ class Memory:
             if not code:
                 piece, code = self._from_type(type_, size, nbytes)
                 if piece is not None:
+                    if size > self.most_bound:
+                        piece.info = None
                     self.starts[piece.address] = piece
                     insort(self._order, piece.address)
                     return piece

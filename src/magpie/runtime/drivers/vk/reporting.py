@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magpie.backends.record_format import RECORD_HEADER, clear_records, read_records
 from magpie.runtime.driver import Call, LaunchShape, MemoryHint
 from magpie.runtime.drivers.gpu.reporting import RECORD_BYTES
+from magpie.runtime.drivers.vk.graphs import GraphStream
 from magpie.runtime.drivers.vk.results import BACKEND
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ __all__ = ["reporting"]
 def reporting(kernel: VulkanKernel, start: Call, shape: LaunchShape) -> Call:
     """A launch that is complete on return, its records reported."""
     context, info = kernel.context, kernel.info
+    if isinstance(shape.stream, GraphStream):
+        from magpie.runtime.recording import refused_by
+
+        raise refused_by(
+            BACKEND,
+            f"kernel {kernel.name!r}, which prints, asserts or is checked,",
+            "launch it outside of the graph",
+        )
     lock = threading.Lock()
     memory: list[_Records] = []
 
