@@ -169,6 +169,7 @@ is the kind of its result and those of its parameters.
 
 from __future__ import annotations
 
+# fmt: off
 '''
 
 

@@ -27,7 +27,7 @@ from magpie.runtime.drivers.vk.streams import VulkanEvent, VulkanStream
 
 __all__ = ["VulkanDriver"]
 
-# Devices in this order, and among equals in the loader's.
+# Kinds of devices in this order, and among equals in the loader's.
 _BEST_FIRST = (
     vk.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU,
     vk.VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
@@ -36,6 +36,12 @@ _BEST_FIRST = (
     vk.VK_PHYSICAL_DEVICE_TYPE_CPU,
 )
 _VISIBLE = frozenset({MemoryHint.Unified, MemoryHint.Staging, MemoryHint.Cached})
+
+
+def _rank(device: PhysicalDevice) -> tuple[int, int]:
+    """Devices in order; of those on the processor that first which takes larger workgroups (lavapipe)."""
+    size = int(device.limits.maxComputeWorkGroupInvocations) if device.is_cpu else 0
+    return _BEST_FIRST.index(device.properties.deviceType), -size
 
 
 class VulkanDriver(PooledDriver):
@@ -64,7 +70,7 @@ class VulkanDriver(PooledDriver):
         except GpuError as error:
             return error.message
         found = [PhysicalDevice(self._instance, handle) for handle in handles]
-        found.sort(key=lambda device: _BEST_FIRST.index(device.properties.deviceType))
+        found.sort(key=_rank)
         self._physical = found
         mine = weakref.ref(self)
         atexit.register(_ended, mine)

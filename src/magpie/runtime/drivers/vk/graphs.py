@@ -33,8 +33,12 @@ class GraphStream:
         assert self.recording is not None
         return self.recording
 
-    def recorded(self, recorder: Recorder) -> None:
-        """Nothing: the steps wait for a launch of the graph."""
+    def recorded(self, recorder: Recorder) -> bool:
+        """Nothing to do: the steps wait for a launch of the graph."""
+        return False
+
+    def throttle(self) -> None:
+        """Nothing to wait for."""
 
 
 class Recording(Recorder):
@@ -118,7 +122,9 @@ class VulkanGraph:
                 batch.touch(piece)
             batch.keep.add(self)
             self._last = batch
-            lane.submit()
+            full = lane.now()
+        if full:
+            lane.throttle()
 
     def update(self, index: int, step: Step) -> None:
         """Another step in the place of one; launches that are under way keep the old one."""

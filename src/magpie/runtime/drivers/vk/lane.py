@@ -28,6 +28,9 @@ __all__ = ["Batch", "Lane", "Recorder"]
 #: each further batch may have twice as many: submitting costs as much as some ten launches.
 MOST_COMMANDS = 128
 
+#: Batches that a lane has under way at most: then the host waits for half of them.
+MOST_PENDING = 32
+
 _WORK = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT
 _WRITES = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
 _ANY = _WRITES | vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_TRANSFER_READ_BIT | vk.VK_ACCESS_UNIFORM_READ_BIT
@@ -222,12 +225,30 @@ class Lane:
         context.opened()
         return batch
 
-    def recorded(self, batch: Recorder) -> None:
-        """One more command was recorded: submit the batch if it has enough."""
+    def recorded(self, batch: Recorder) -> bool:
+        """One more command was recorded: submit the batch if it has enough. Whether `throttle` has to be called then,
+        which needs the lock to be free."""
         assert isinstance(batch, Batch)
         batch.count += 1
         if batch.count >= self.limit:
             self.submit()
+        return len(self.pending) > MOST_PENDING
+
+    def now(self) -> bool:
+        """Submit at once; otherwise as `recorded`."""
+        self.submit()
+        return len(self.pending) > MOST_PENDING
+
+    def throttle(self) -> None:
+        """Wait until half of what is under way is done."""
+        context = self.context
+        with context.lock:
+            self.poll()
+            pending = self.pending
+            if len(pending) <= MOST_PENDING:
+                return
+            value = pending[len(pending) // 2].value
+        context.wait([(self, value)])
 
     def submit(self) -> None:
         """Give what is recorded to the queue."""

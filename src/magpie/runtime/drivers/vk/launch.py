@@ -19,6 +19,7 @@ from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.driver import Call, Dims, LaunchShape
 from magpie.runtime.drivers.gpu.launch import choose_entry, dynamic_bytes
 from magpie.runtime.drivers.vk.descriptors import Bindings, Writes
+from magpie.runtime.drivers.vk.lane import Lane
 from magpie.runtime.drivers.vk.layouts import make
 from magpie.runtime.drivers.vk.modules import check_module
 from magpie.runtime.drivers.vk.results import BACKEND
@@ -236,9 +237,12 @@ class _Text:
             body.append(f"pack_into(block, 0, {', '.join(values)})")
             body.append(f"push_constants(cmd, layout, 32, 0, {form.size}, block_at)")
         body.append("dispatch(cmd, gx, gy, gz)")
-        body.append("done(r)")
+        body.append("full = done(r)")
         text = f"def call({', '.join([*parameters, '*', 'keep=keep'])}):\n    with lock:\n"
         text += "".join(f"        {line}\n" for line in body)
+        if isinstance(self.stream, Lane):
+            text += "    if full: throttle()\n"
+            self.names["throttle"] = self.stream.throttle
         self._names(form, bindings)
         exec(code_of(text, "<magpie vulkan launch>"), self.names)
         found: Call = self.names.pop("call")  # (a cycle would keep the kernel)

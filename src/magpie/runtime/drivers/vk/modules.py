@@ -13,7 +13,7 @@ __all__ = ["check_module"]
 _MAGIC = 0x07230203
 _HEADER = 5  # words
 _NEWEST = 0x00010600  # SPIR-V 1.6
-_OP_ENTRY_POINT = 15
+_OP_ENTRY_POINT, _OP_FUNCTION_END = 15, 56
 _GL_COMPUTE = 5
 
 
@@ -34,7 +34,7 @@ def _problem(artifact: Artifact) -> str:
     if words[1] > _NEWEST:
         return f"the module is of SPIR-V {words[1] >> 16}.{words[1] >> 8 & 0xFF}, and 1.6 is the newest one here"
     entries = set()
-    at = _HEADER
+    at, opcode = _HEADER, 0
     while at < len(words):
         count, opcode = words[at] >> 16, words[at] & 0xFFFF
         if not count or at + count > len(words):
@@ -42,6 +42,8 @@ def _problem(artifact: Artifact) -> str:
         if opcode == _OP_ENTRY_POINT and words[at + 1] == _GL_COMPUTE:
             entries.add(blob[4 * (at + 3) : 4 * (at + count)].split(b"\0", 1)[0].decode("utf-8", "replace"))
         at += count
+    if opcode != _OP_FUNCTION_END:
+        return "the module is cut short or damaged"
     wanted = {artifact.info.get("entry", "")} | {artifact.info.get("coarse", {}).get("entry", next(iter(entries), ""))}
     missing = wanted - entries
     return f"the module has no entry {', '.join(sorted(missing))}" if missing else ""

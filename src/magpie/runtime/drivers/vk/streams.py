@@ -77,7 +77,9 @@ class VulkanEvent:
                 call = context.call
                 call["vkCmdResetQueryPool"](batch.commands, *self._mark, 1)
                 call["vkCmdWriteTimestamp"](batch.commands, vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, *self._mark)
-            lane.submit()
+            full = lane.now()
+        if full:
+            lane.throttle()
 
     def synchronize(self, timeout: float | None = None) -> None:
         """Wait until the work before the mark is done. Raises GpuError TimeoutExpired where that takes too long."""

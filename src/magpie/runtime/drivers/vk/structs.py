@@ -9,6 +9,7 @@ is the kind of its result and those of its parameters.
 
 from __future__ import annotations
 
+# fmt: off
 #: Struct -> its VkStructureType (-1: it has none) and its fields.
 STRUCTS: dict[str, tuple[int, str]] = {
     "VkApplicationInfo": (
@@ -263,7 +264,8 @@ STRUCTS: dict[str, tuple[int, str]] = {
     ),
     "VkCooperativeMatrixPropertiesKHR": (
         1000506001,
-        "sType:i pNext:P MSize:I NSize:I KSize:I AType:i BType:i CType:i ResultType:i saturatingAccumulation:I scope:i",
+        "sType:i pNext:P MSize:I NSize:I KSize:I AType:i BType:i CType:i ResultType:i saturatingAccumulation:I "
+        "scope:i",
     ),
     "VkPhysicalDeviceShaderBfloat16FeaturesKHR": (
         1000141000,

@@ -148,7 +148,9 @@ class Transfers:
                 self.record_copy(recorder, ends[0], source, between, between.address, nbytes)
                 self.record_copy(recorder, between, between.address, ends[1], to, nbytes)
                 recorder.until_done(between)
-            stream.recorded(recorder)
+            full = stream.recorded(recorder)
+        if full:
+            stream.throttle()
 
     def fill(self, stream: Lane, address: int, pattern: bytes, count: int) -> None:
         """`count` copies of a pattern of 1, 2 or 4 bytes in the order of a stream."""
@@ -174,7 +176,9 @@ class Transfers:
             for low, high in ends:
                 if high > low:
                     self._fill_bytes(recorder, piece, low, (word * 3)[(low - address) % 4 :][: high - low])
-            stream.recorded(recorder)
+            full = stream.recorded(recorder)
+        if full:
+            stream.throttle()
 
     def _fill_bytes(self, recorder: Recorder, piece: Piece, address: int, data: bytes) -> None:
         uniforms, at, host = recorder.uniforms(len(data))
