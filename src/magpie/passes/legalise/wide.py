@@ -71,9 +71,10 @@ class _Wide(Rewriter):
             slot = node.attrs.get("slot")
             if slot is not None and is_wide(slot.type) and self.known.slot_fits32(slot) and slot not in self.slots:
                 self.slots[slot] = Slot(slot.name, i32)
-        if not self.native:
+        if not self.native:  # an atomic cannot be done in two parts
+            whole = {n.attrs.get("array") for n in walk(kernel.body) if n.op not in ("load", "store")}
             for array in (*kernel.shared, *kernel.locals, *kernel.consts):
-                if is_wide(array.type):
+                if is_wide(array.type) and array not in whole:
                     self.split[array] = _in_words(array)
 
     # --- forms ---------------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ class _Wide(Rewriter):
         return Pairs(c, call)
 
     def fits(self, node: Node) -> bool:
-        return self.known.fits32(node)
+        return node in self.small or self.known.fits32(node)
 
     def low(self, c: Calc, node: Node) -> Node:
         """The low 32 bits of an operand of 64, as i32; equal to it where it fits."""
@@ -137,7 +138,7 @@ class _Wide(Rewriter):
 
     # --- what gives 64 bits --------------------------------------------------------------------------------------
     def result(self, node: Node, c: Calc) -> None:
-        small = self.as_small(node, c) if self.fits(node) else None
+        small = self.as_small(node, c) if self.fits(node) or node.attrs.get("slot") in self.slots else None
         if small is not None:
             self.small[node] = small
         elif not self.native:
@@ -199,8 +200,6 @@ class _Wide(Rewriter):
             leaf = self.copy(node, [self.value(a) for a in args], t)
             return c.cast(leaf, u32), c.cast(c("shr", leaf, 32), u32)
         if op == "slot_get":
-            if node.attrs["slot"] in self.slots:
-                return p.extended(self.out.get(self.slots[node.attrs["slot"]]))
             first, second = self.two_slots(node.attrs["slot"])
             return self.out.get(first), self.out.get(second)
         if op == "select":
@@ -223,7 +222,7 @@ class _Wide(Rewriter):
         if op in ("shl", "shr"):
             count = c.bits(self.low(c, args[1]), u32)
             return p.shift(op, t, self.pair(c, args[0]), count)
-        if len(args) == 2 and all(is_wide(a.type) for a in args):
+        if node.info.pure and len(args) == 2 and all(is_wide(a.type) for a in args):
             return p.binary(op, t, self.pair(c, args[0]), self.pair(c, args[1]))
         # of memory and the like: no target without the type has it, but the value is taken apart as a leaf is
         whole = self.copy(node, self.operands(node, c), t)
