@@ -6,12 +6,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from magpie.backends.base import Artifact
 from magpie.ir.layout import BufferField, KernelLayout, ScalarField
 from magpie.runtime import dispatch
+from magpie.runtime.drivers.vk import constants as vk
+from magpie.runtime.drivers.vk.context import Context
+from magpie.runtime.drivers.vk.layouts import struct
 from magpie.runtime.drivers.vulkan import VulkanDriver
 
 
@@ -160,6 +164,37 @@ class Installed:
 
     def __exit__(self, *error):
         dispatch.reset(self.old)
+
+
+def hide_memory(driver, device):
+    """Let a device have memory that the host does not see, as GPUs with memory of their own: two kinds of what it has,
+    of which the driver is told that the first is only the device's."""
+    physical = driver._physical[device]
+    memory = physical.memory
+    assert memory.memoryTypeCount == 1
+    memory.memoryTypeCount = memory.memoryHeapCount = 2
+    memory.memoryTypes[0].propertyFlags = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+    memory.memoryTypes[1].propertyFlags = 2 | 4 | 8  # visible to the host, coherent, cached
+    memory.memoryTypes[1].heapIndex = 1
+    memory.memoryHeaps[1] = struct("VkMemoryHeap")(memory.memoryHeaps[0].size, 0)
+    create = Context._create
+
+    def created(self, family):
+        create(self, family)
+        needs, allocate = self.call["vkGetBufferMemoryRequirements"], self.call["vkAllocateMemory"]
+
+        def with_both(handle, buffer, out):
+            needs(handle, buffer, out)
+            out._obj.memoryTypeBits |= 2
+
+        def from_the_first(handle, info, callbacks, out):
+            info._obj.memoryTypeIndex = 0
+            return allocate(handle, info, callbacks, out)
+
+        self.call["vkGetBufferMemoryRequirements"], self.call["vkAllocateMemory"] = with_both, from_the_first
+
+    with mock.patch.object(Context, "_create", created):
+        driver.context(device)
 
 
 def opened():

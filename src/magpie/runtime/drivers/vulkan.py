@@ -86,6 +86,11 @@ class VulkanDriver(PooledDriver):
         return tuple(device_info(device, n) for n, device in enumerate(self._physical))
 
     @property
+    def validated(self) -> bool:
+        """Whether the validation layer listens."""
+        return self._instance is not None and self._instance.validated
+
+    @property
     def messages(self) -> list[str]:
         """What the validation layer has said so far (MAGPIE_VULKAN_VALIDATION)."""
         return [] if self._instance is None else self._instance.messages

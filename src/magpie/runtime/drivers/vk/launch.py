@@ -60,7 +60,8 @@ class VulkanKernel:
     def _check_needs(self, profile: Any) -> None:
         from magpie.backends.spirv.needs import refusal
 
-        missing = refusal(self.info["needs"], profile)
+        sizes = {f"sg{n}" for n in self.context.physical.subgroup_sizes}  # a pipeline can ask for any of these
+        missing = refusal([need for need in self.info["needs"] if need not in sizes], profile)
         if missing:
             raise GpuError(
                 GpuErrorKind.Unsupported,

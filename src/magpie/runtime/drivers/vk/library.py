@@ -101,6 +101,7 @@ class Instance:
 
     def __init__(self, library: Library, validation: bool) -> None:
         self.library = library
+        self.validated = validation
         #: Warnings and errors of the validation layer: those that no call has raised yet, and all.
         self.unraised: list[str] = []
         self.messages: list[str] = []
