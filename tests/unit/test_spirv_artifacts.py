@@ -65,7 +65,7 @@ KERNELS = (saxpy, powers, reversed_tile)
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 @pytest.mark.parametrize("variant", ["fast", "general"])
-@pytest.mark.parametrize("arch", ["", "vulkan1.3+i64", "vulkan1.3+i64+f16+s16+fma+div+denorm32+rte32+szinp32+sg8"])
+@pytest.mark.parametrize("arch", ["", "vulkan1.3", "vulkan1.3+i64+f16+s16+fma+div+denorm32+rte32+szinp32+sg8"])
 def test_modules_are_valid_on_every_profile(kernel, variant, arch) -> None:
     made = kernel.compile(backend="vulkan", arch=arch, variant=variant)
     judged(made.blob)
@@ -153,6 +153,15 @@ def test_shared_memory_beyond_the_limit(arch, limit) -> None:
     (d,) = caught.value.diagnostics
     assert d.code == "MPG_SPV_2001" and f"need {(limit + 1) * 1024} bytes, and a workgroup has {limit * 1024}" in d.message
     assert d.loc is not None and d.loc.file == __file__
+    assert d.help is not None and f"shared{limit + 1}" in d.help
+    assert shared(limit + 1, d.help.split('"')[1]).blob, "the profile that the help names"
+
+
+def test_sizes_of_subgroups() -> None:
+    made = [reversed_tile.compile(backend="vulkan", subgroup_size=n).info["arch"] for n in (8, 64)]
+    assert [a.rpartition("+")[2] for a in made] == ["sg8", "sg64"]
+    with pytest.raises(mp.LaunchValueError, match="subgroup_size=7"):
+        saxpy.compile(backend="vulkan", subgroup_size=7)
 
 
 # --- spirv-val -------------------------------------------------------------------------------------------------------

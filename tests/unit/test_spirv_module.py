@@ -278,6 +278,16 @@ def test_storage_alone_needs_no_arithmetic() -> None:
     assert narrow(False) == storage | {"Int8", "Float16"}
 
 
+def test_a_type_of_conversions_only_is_declared() -> None:
+    m = Module()
+    u8, u32 = m.type_int(8), m.type_int(32)
+    f = entry(m)
+    f.store(f.variable(u32), f.op("UConvert", u32, f.op("UConvert", u8, m.u32(300))))
+    f.ret()
+    assert m.capabilities == ("Shader", "Int8")
+    assert capabilities(finished(m)) == {"Shader", "Int8"}
+
+
 def test_capabilities_of_subgroup_operations_and_atomics() -> None:
     m = Module()
     u32, f32, u64 = m.type_int(32), m.type_float(32), m.type_int(64)

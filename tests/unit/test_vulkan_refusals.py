@@ -21,6 +21,11 @@ def scaled(x: mp.Array[mp.f32, 1]):
 
 
 @mp.kernel
+def wide_atomic(x: mp.Array[mp.u64, 1]):
+    mp.atomic_add(x, 0, mp.u64(1))
+
+
+@mp.kernel
 def tile(x: mp.Array[mp.f32, 1], n: mp.constexpr):
     s = mp.shared(n, mp.f32)
     t = mp.thread_id(0)
@@ -54,6 +59,18 @@ def test_a_launch_on_a_device_that_lacks_a_type() -> None:
             doubles.launch(grid=1, block=4, args=(np.ones(4),), device=device)
         (d,) = caught.value.diagnostics
         assert d.code == "MPG_CORE_1200" and "'f64'" in d.message and d.loc is not None and d.loc.file == __file__
+
+
+def test_a_launch_with_atomics_that_a_device_lacks() -> None:
+    for device in devices():
+        x = np.zeros(1, np.uint64)
+        if "atomics_int64" in device.capabilities:
+            wide_atomic.launch(grid=2, block=4, args=(x,), device=device)
+            assert x[0] == 8
+            continue
+        with pytest.raises(CompileError) as caught:
+            wide_atomic.launch(grid=2, block=4, args=(x,), device=device)
+        assert [d.code for d in caught.value.diagnostics] == ["MPG_CORE_1200"]
 
 
 def test_code_for_another_device_is_refused_at_load() -> None:

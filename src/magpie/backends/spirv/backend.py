@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from magpie import knobs
 from magpie.backends.base import Artifact, Backend, Manifest, Options
 from magpie.capabilities import limits, supported
+from magpie.errors import LaunchValueError
 from magpie.ir.layout import KernelLayout, Rule, compute_layout
+from magpie.records import replaced
 
 if TYPE_CHECKING:  # a kernel that comes from the disk cache needs none of these
     from magpie.backends.spirv.profile import Profile
@@ -65,7 +67,7 @@ class SpirvBackend(Backend):
     def _checked(self, kernel: Kernel, options: Options) -> Profile:
         """The profile to make code for. Raises CompileError for one that there is not, or that has too little."""
         from magpie.backends.spirv.needs import check_profile
-        from magpie.backends.spirv.profile import profile
+        from magpie.backends.spirv.profile import SUBGROUP_SIZES, profile
         from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 
         try:
@@ -73,6 +75,16 @@ class SpirvBackend(Backend):
         except ValueError as error:
             help = "leave arch= out for a desktop GPU of today; `magpie devices` shows the profile of each device"
             raise CompileError([Diagnostic("MPG_SPV_2004", str(error), kernel.loc, help=help)]) from None
+        size = options.subgroup_size
+        if size and size not in SUBGROUP_SIZES:
+            sizes = ", ".join(map(str, SUBGROUP_SIZES))
+            raise LaunchValueError(
+                f"subgroup_size={size!r}, and devices of Vulkan have {sizes}",
+                backend="spv",
+                diagnostic="MPG_LAUNCH_1021",
+            )
+        if size:
+            found = replaced(found, subgroup_size=size)
         refused = check_profile(kernel, found, self.manifest)
         if refused:
             raise CompileError(refused)
@@ -93,5 +105,6 @@ def _check_shared(kernel: Kernel, size: int, profile: Profile) -> None:
         text = (
             f"the shared arrays of kernel {kernel.name!r} need {size} bytes, and a workgroup has {profile.shared_bytes}"
         )
-        help = f'arch="{profile.text}+shared64" is for devices that have 64 KB' if size <= 64 * 1024 else None
+        more = replaced(profile, shared_kb=-(-size // 1024)).text
+        help = f'use a smaller tile or a narrower type; arch="{more}" is for devices that have so much'
         raise CompileError([Diagnostic("MPG_SPV_2001", text, where, help=help)])

@@ -18,6 +18,13 @@ Operand = int | str
 # Types whose first operand is the type of their parts.
 _COMPOSITES = frozenset(("Array", "RuntimeArray", "Vector", "CooperativeMatrixKHR"))
 
+# With one of these a type may be declared too.
+_OF_BUFFERS = {
+    "Int8": ("StorageBuffer8BitAccess", "UniformAndStorageBuffer8BitAccess", "StoragePushConstant8"),
+    "Int16": ("StorageBuffer16BitAccess", "UniformAndStorageBuffer16BitAccess", "StoragePushConstant16"),
+}
+_OF_BUFFERS["Float16"] = _OF_BUFFERS["Int16"]
+
 
 class Declarations:
     """The part of a module that stands before its functions; each type and each constant is declared once."""
@@ -67,7 +74,9 @@ class Declarations:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """The capabilities declared so far, without those that these imply."""
+        """The capabilities that are needed so far, without those that these imply."""
+        for capability in self.narrow.values():  # a type that is in no buffer may be one of conversions only
+            self.need((capability, *_OF_BUFFERS[capability]))
         return tuple(self._declared)
 
     @property

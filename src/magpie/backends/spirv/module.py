@@ -136,7 +136,7 @@ class Module(Declarations):
         self._write(model, "MemoryModel", (), ("Logical", self.memory_model))
         if self._device_scope and self.memory_model == "Vulkan":
             self.capability("VulkanMemoryModelDeviceScope")
-        for name in sorted(self._declared, key=lambda n: ENUMS["Capability"][n][0]):
+        for name in sorted(self.capabilities, key=lambda n: ENUMS["Capability"][n][0]):
             self._write(head, "Capability", (), (name,))
         for name in sorted(self._extensions):
             self._write(head, "Extension", (), (name,))

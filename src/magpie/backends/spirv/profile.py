@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from magpie.records import record
 
-__all__ = ["FEATURES", "GENERIC", "Profile", "profile"]
+__all__ = ["FEATURES", "GENERIC", "SUBGROUP_SIZES", "Profile", "profile"]
 
 #: Feature -> what it says of a device. The Vulkan names are those of the specification's features.
 FEATURES: dict[str, str] = {
@@ -50,7 +50,9 @@ FEATURES: dict[str, str] = {
 }
 
 _ORDER = {name: k for k, name in enumerate(FEATURES)}
-_SIZES = (4, 8, 16, 32, 64, 128)
+
+#: How many work-items a subgroup has on one device or another.
+SUBGROUP_SIZES = (4, 8, 16, 32, 64, 128)
 
 # What a workgroup has of shared memory on a desktop GPU of today, in KB.
 _SHARED_KB = 48
@@ -72,8 +74,10 @@ class Profile:
         unknown = sorted(self.features - FEATURES.keys())
         if unknown:
             raise ValueError(f"there is no feature {', '.join(unknown)}; there are {', '.join(FEATURES)}")
-        if self.subgroup_size and self.subgroup_size not in _SIZES:
-            raise ValueError(f"a subgroup has {', '.join(map(str, _SIZES))} work-items, not {self.subgroup_size}")
+        if self.subgroup_size and self.subgroup_size not in SUBGROUP_SIZES:
+            raise ValueError(
+                f"a subgroup has {', '.join(map(str, SUBGROUP_SIZES))} work-items, not {self.subgroup_size}"
+            )
         if self.shared_kb == _SHARED_KB:  # said or not, it is the same profile
             object.__setattr__(self, "shared_kb", 0)
 
