@@ -87,6 +87,8 @@ class Graph:
         self._nodes: list[GraphNode] = []
         self._stream = _RecordingStream(device)
         self._recorded: Recorded | None = None
+        # Launchers of this graph by the one that was called: a loop of launches plans its arguments once.
+        self._bound: dict[Launcher, Launcher] = {}
         self._thread = 0
 
     # --- recording ---------------------------------------------------------------------------------------------------
@@ -113,7 +115,9 @@ class Graph:
 
     def record_launch(self, launcher: Launcher, found: Signature) -> None:
         """Called by a launcher in the place of a launch; everything about it is checked now."""
-        bound = launcher.recorded_in(self._stream)
+        bound = self._bound.get(launcher)
+        if bound is None:
+            bound = self._bound[launcher] = launcher.recorded_in(self._stream)
         self._add(self._step(bound, found), bound, list(found.values))
 
     def record_assignment(self, to: Buffer, value: Any) -> None:

@@ -122,9 +122,7 @@ class Launcher:
         if run is None:
             run, native = self._made(found)
             if key is not None:
-                if len(self._plans) >= _PLANS:
-                    self._plans.clear()
-                self._plans[key] = run if native is None else self._second(key, run, native)
+                self._keep(key, run if native is None else self._second(key, run, native))
         run(*found.values)
 
     def recorded_in(self, stream: Stream) -> Launcher:
@@ -140,8 +138,21 @@ class Launcher:
         return Launcher(self.kernel, self.grid, self.block, options)
 
     def plan(self, found: Signature) -> Callable[..., None]:
-        """The run function for arguments like these."""
-        return self._made(found)[0]
+        """The run function for arguments like these, as a step of a graph: without a native plan."""
+        try:
+            key = self._key(*found.values)
+            run = self._plans.get(key)
+        except (KeyError, TypeError):
+            return self._made(found)[0]
+        if run is None:
+            run = self._made(found)[0]
+            self._keep(key, run)
+        return run
+
+    def _keep(self, key: Any, run: Callable[..., None]) -> None:
+        if len(self._plans) >= _PLANS:
+            self._plans.clear()
+        self._plans[key] = run
 
     def _second(self, key: Any, run: Callable[..., None], native: _MakePlan) -> Callable[..., None]:
         """The run function of the second launch with a key, which makes the native plan for those that follow.
