@@ -31,7 +31,9 @@ def padded_structs(kernel: Kernel) -> list[Diagnostic]:
                 f"the struct {struct.name!r} in the array {buffer.name!r} takes {struct.itemsize} bytes, of which "
                 f"{padding} are padding"
             )
-            help = f"with its fields in the order {', '.join(order)} it takes {size}"
+            same = order == [f.name for f in struct.fields]
+            better = "the gaps between its fields closed" if same else f"its fields in the order {', '.join(order)}"
+            help = f"with {better} it takes {size}"
             found.append(Diagnostic("MPG_SPV_2003", text, buffer.loc or kernel.loc, help=help))
     return found
 
