@@ -13,9 +13,20 @@ __all__ = ["device_info", "profile_of"]
 # Drivers whose work-items run as the lanes of vector code on a processor, with masks: they come together again where
 # control flow does.
 _LOCKSTEP = (vk.VK_DRIVER_ID_MESA_LLVMPIPE, vk.VK_DRIVER_ID_GOOGLE_SWIFTSHADER)
-# These multiply and add in two roundings, and divide as the processor does. GPUs fuse, and their division is off by a
-# few units in the last place.
-_UNFUSED = _LOCKSTEP
+# GPUs whose Fma has one rounding; lavapipe and SwiftShader multiply and add, but divide as the processor does, where
+# these are off by a few units in the last place. What others do is not known here, so neither is taken for granted.
+_FUSED = (
+    vk.VK_DRIVER_ID_NVIDIA_PROPRIETARY,
+    vk.VK_DRIVER_ID_MESA_NVK,
+    vk.VK_DRIVER_ID_AMD_PROPRIETARY,
+    vk.VK_DRIVER_ID_AMD_OPEN_SOURCE,
+    vk.VK_DRIVER_ID_MESA_RADV,
+    vk.VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS,
+    vk.VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA,
+    vk.VK_DRIVER_ID_MOLTENVK,
+    vk.VK_DRIVER_ID_MESA_HONEYKRISP,
+    vk.VK_DRIVER_ID_MESA_KOSMICKRISP,
+)
 
 _FEATURES = {
     "i64": "shaderInt64",
@@ -45,7 +56,17 @@ _NEEDED_SUBGROUPS = (
     | vk.VK_SUBGROUP_FEATURE_SHUFFLE_BIT
     | vk.VK_SUBGROUP_FEATURE_SHUFFLE_RELATIVE_BIT
 )
-_F16, _F32 = vk.VK_COMPONENT_TYPE_FLOAT16_KHR, vk.VK_COMPONENT_TYPE_FLOAT32_KHR
+_F32 = vk.VK_COMPONENT_TYPE_FLOAT32_KHR
+_I32, _U32 = vk.VK_COMPONENT_TYPE_SINT32_KHR, vk.VK_COMPONENT_TYPE_UINT32_KHR
+# Cooperative matrices: M, N, K and the types of A and B, C, and the result.
+_MATRICES = {
+    "coopmat": [(16, 16, 16, vk.VK_COMPONENT_TYPE_FLOAT16_KHR, _F32, _F32)],
+    "coopmat_bf16": [(16, 16, 16, vk.VK_COMPONENT_TYPE_BFLOAT16_KHR, _F32, _F32)],
+    "coopmat_i8": [
+        (16, 16, 32, vk.VK_COMPONENT_TYPE_SINT8_KHR, _I32, _I32),
+        (16, 16, 32, vk.VK_COMPONENT_TYPE_UINT8_KHR, _U32, _U32),
+    ],
+}
 
 
 def profile_of(device: PhysicalDevice) -> Any:
@@ -61,12 +82,14 @@ def profile_of(device: PhysicalDevice) -> Any:
         found.add("subgroups")
     if device.driver_id in _LOCKSTEP:
         found.add("lockstep")
-    found |= {"div"} if device.driver_id in _UNFUSED else {"fma"}
+        found.add("div")
+    if device.driver_id in _FUSED:
+        found.add("fma")
     found |= {ours for ours, theirs in _FLOAT_CONTROLS.items() if device.tells("Vulkan12Properties", theirs)}
     if device.limits.maxPushConstantsSize >= 256:
         found.add("push256")
-    if (16, 16, 16, _F16, _F32, _F32) in device.matrix_shapes():
-        found.add("coopmat")
+    shapes = set(device.matrix_shapes())
+    found |= {feature for feature, wanted in _MATRICES.items() if shapes.issuperset(wanted)}
     version = f"{device.api_version >> 22 & 0x7F}.{device.api_version >> 12 & 0x3FF}"
     return Profile(version, frozenset(found), device.subgroup_size, device.limits.maxComputeSharedMemorySize // 1024)
 
