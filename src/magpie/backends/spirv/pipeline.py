@@ -98,7 +98,7 @@ def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Uni
         info["coarse"] = {name: coarse.info[name] for name in _OWN}
         info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
     barriers = plain.barriers
-    unit.decorate_arrays(legal[0], coherent=barriers and unit.module.memory_model == "GLSL450")
+    unit.decorate_bindings(legal[0], coherent=barriers and unit.module.memory_model == "GLSL450")
     if kernel.loc is not None:
         unit.module.source(file=kernel.loc.file)
     info |= {

@@ -92,9 +92,6 @@ class Unit:
             members = [names.get(at, f"word{at // 4}") for at in self._members]
             type_ = m.type_struct([u32] * len(members), list(self._members), members, "Numbers", block=True)
             self._block = m.variable(storage, type_, "numbers")
-            if storage == "Uniform":
-                m.decorate(self._block, "DescriptorSet", 0)
-                m.decorate(self._block, "Binding", len(self.numbers) + 1)
         return self._block, storage
 
     def member(self, offset: int) -> int:
@@ -133,9 +130,13 @@ class Unit:
                 found.append((mode, width))
         return found
 
-    def decorate_arrays(self, kernel: Kernel, *, coherent: bool) -> None:
-        """Say of each array's variables who reads and writes what they show, and which may show the same."""
+    def decorate_bindings(self, kernel: Kernel, *, coherent: bool) -> None:
+        """Say of each array's variables who reads and writes what they show, and which may show the same; and where a
+        uniform buffer is."""
         m = self.module
+        if self._block and self.kind == "uniform":  # the last one
+            m.decorate(self._block, "DescriptorSet", 0)
+            m.decorate(self._block, "Binding", len(self.numbers) + bool(self._records))
         written = any(b.writes for b in kernel.buffers)
         views = [name for name, _ in self.views]
         access = {b.name: b.access for b in kernel.buffers}
