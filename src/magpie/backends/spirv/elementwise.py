@@ -157,7 +157,7 @@ class Elementwise(Values):
             return self.op("ConvertFToS" if target.kind == "int" else "ConvertFToU", type_, value)
         if target.is_float:
             return self.op("ConvertSToF" if source.kind == "int" else "ConvertUToF", type_, value)
-        if source.bits == target.bits:
+        if type_ == self.type(source):  # also of narrow ones that are held in 32 bits, the upper of which nobody reads
             return value
         widens = target.bits > source.bits and source.kind == "int"
         return self.op("SConvert" if widens else "UConvert", type_, value)

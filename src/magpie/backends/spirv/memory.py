@@ -244,8 +244,9 @@ class Memory(Index):
             return self.op("INotEqual", self.bool, value, self.word(0))
         if self.type(t) == self.u32:
             return value
-        bits = self.op("UConvert", self.type(u8 if t.itemsize == 1 else u16), value)
-        return self.bitcast(bits, u8 if t.itemsize == 1 else u16, t)
+        small = u8 if t.itemsize == 1 else u16
+        self.module.need_narrow(self.type(small))
+        return self.bitcast(self.op("UConvert", self.type(small), value), small, t)
 
     def store_words(self, node: Node, buffer: Buffer, field: tuple[int, ...] | None) -> None:
         value = node.args[-1]

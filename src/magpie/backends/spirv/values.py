@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 
 from magpie.backends.spirv.function import Function
 from magpie.backends.spirv.module import Operand
 from magpie.backends.spirv.unit import Unit
-from magpie.dtypes import DType, u32
+from magpie.dtypes import DType, f32, u32
 from magpie.ir.nodes import Kernel, Node
 
 __all__ = ["Values"]
@@ -35,6 +36,7 @@ class Values:
         self._types: dict[DType, int] = {}
         self._constants: dict[tuple[DType, object], int] = {}
         self._numbers: dict[int, int] = {}
+        self._zeros: dict[int, DType] = {}  # ids of constants that are 0.0
         self._cached: dict[object, int] = {}
 
     # --- types and constants -------------------------------------------------------------------------------------
@@ -74,6 +76,8 @@ class Values:
             found = self._constants[key] = self._constant(value, t)
             if t.is_int:
                 self._numbers[found] = int(value)
+            elif self.native(t) and value == 0 and math.copysign(1.0, value) > 0:
+                self._zeros[found] = t
         return found
 
     def _constant(self, value: int | float | bool, t: DType) -> int:
@@ -113,7 +117,25 @@ class Values:
 
     def rounding(self, name: str, type_: int, *operands: int) -> int:
         """An instruction that rounds: nothing is contracted with it unless the kernel is a fast-math one."""
+        if not self.fast and not self._zeros.keys().isdisjoint(operands):
+            operands = tuple(self.opaque_zero(self._zeros[x]) if x in self._zeros else x for x in operands)
         return self.exact(self.f.op(name, type_, *operands))
+
+    def opaque_zero(self, t: DType) -> int:
+        """0.0 in a way that no compiler sees through: Mesa's CPU driver takes x * 0 for 0 and x + 0 for x, whatever a
+        module says of NaN and of the zero's sign. No launch has 2^31 workgroups along a dimension."""
+
+        def make() -> int:
+            count = self.f.load(self.unit.input("NumWorkgroups"))
+            groups = self.op("CompositeExtract", self.u32, count, 0)
+            word = self.op("ShiftRightLogical", self.u32, groups, self.word(31))
+            if t.bits == 64:
+                pair = self.op("CompositeConstruct", self.module.type_vector(self.u32, 2), word, word)
+                return self.op("Bitcast", self.type(t), pair)
+            zero = self.op("Bitcast", self.type(f32), word)
+            return zero if t.bits == 32 else self.op("FConvert", self.type(t), zero)
+
+        return self.once(("zero", t), make)
 
     def rounded_ext(self, name: str, type_: int, *operands: int) -> int:
         return self.exact(self.f.ext(name, type_, *operands))
