@@ -275,6 +275,5 @@ class Memory(Index):
         mask = self.op("ShiftLeftLogical", self.u32, full, first)
         part = self.op("BitwiseAnd", self.u32, self.op("ShiftLeftLogical", self.u32, value, first), mask)
         others = self.op("Not", self.u32, mask)
-        scope = self.word(1)  # Device
-        self.op("AtomicAnd", self.u32, pointer, scope, self.word(0), others)
-        self.op("AtomicOr", self.u32, pointer, scope, self.word(0), part)
+        self.op("AtomicAnd", self.u32, pointer, "Device", "Relaxed", others)
+        self.op("AtomicOr", self.u32, pointer, "Device", "Relaxed", part)

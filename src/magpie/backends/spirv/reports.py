@@ -67,7 +67,7 @@ class Reports(Control):
         count = len(values)
         size = RECORD_WORDS + count
         used = self.record_word(self.word(2))
-        at = self.op("AtomicIAdd", self.u32, used, self.word(1), self.word(0), self.word(size))
+        at = self.op("AtomicIAdd", self.u32, used, "Device", "Relaxed", self.word(size))
         capacity = self.f.load(self.record_word(self.word(0)))
         end = self.op("IAdd", self.u32, at, self.word(size))
         fits = self.op("ULessThanEqual", self.bool, end, capacity)
