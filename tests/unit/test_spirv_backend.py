@@ -143,9 +143,23 @@ def test_capabilities_follow_from_features() -> None:
     everything = Profile("1.3", frozenset(FEATURES))
     assert lacking(everything) == frozenset()
     assert lacking(GENERIC) >= {"subgroups_varying", "atomics_int64"} and "f64" not in lacking(GENERIC)
-    assert lacking(profile("vulkan1.3")) <= backend("vulkan").manifest.capabilities | {"vulkan.cooperative_matrix"}
+    assert lacking(profile("vulkan1.3")) <= backend("vulkan").manifest.capabilities
     assert "subgroups_varying" not in lacking(profile("vulkan1.3+subgroups+lockstep"))
     assert "subgroups_varying" in lacking(profile("vulkan1.3+reconverge"))
+
+
+@mp.kernel(requires=("denormals", "nonfinite"))
+def particular(x: mp.Array[mp.f32, 1]):
+    x[mp.global_id(0)] *= 0.5
+
+
+def test_float_controls_are_capabilities() -> None:
+    with pytest.raises(CompileError) as caught:
+        particular.compile(backend="vulkan", arch="vulkan1.3+szinp32")
+    assert ["'denormals'" in d.message for d in caught.value.diagnostics] == [True]
+    made = particular.compile(backend="vulkan", arch="vulkan1.3+szinp32+denorm32")
+    assert made.info["needs"] == ["denorm32", "szinp32"]
+    assert "DenormPreserve 32" in made.text and "SignedZeroInfNanPreserve 32" in made.text
 
 
 def test_why_code_cannot_be_loaded() -> None:

@@ -23,6 +23,7 @@ CAPABILITIES: dict[str, tuple[tuple[str, ...], ...]] = {
     "subgroups": (("subgroups",),),
     "subgroups_varying": (("subgroups",), ("reconverge", "lockstep")),
     "denormals": (("denorm32",),),
+    "nonfinite": (("szinp32",),),
     "vulkan.cooperative_matrix": (("coopmat",),),
 }
 
