@@ -354,6 +354,36 @@ def _repeated(y, x, times):
     return y
 
 
+def test_barriers_stand_where_memory_depends(on, monkeypatch):
+    driver, device = on
+    context = driver.context(device)
+    x, y, z, w = memory = [driver.alloc(device, 4 * N, zero=True) for _ in range(4)]
+    kernel = driver.load(device, saxpy())
+    stream = driver.create_recording_stream(device)
+    call = kernel.bind(LaunchShape((16, 1, 1), (64, 1, 1), (), stream))
+
+    def steps(*pairs):
+        return [lambda a=a, b=b: call(1.0, a.address, N, 1, b.address, N, 1) for a, b in pairs]
+
+    barrier, count = context.barrier, []
+    monkeypatch.setattr(context, "barrier", lambda *args: (count.append(args), barrier(*args)))
+    for pairs, wanted in (
+        ([(x, y)], 0),
+        ([(x, y), (x, z), (x, w)], 0),  # all read one array
+        ([(x, y), (z, w)], 0),
+        ([(x, y), (x, y)], 1),  # y is read and written again
+        ([(x, y), (y, z), (x, w)], 1),
+        ([(x, y), (z, x)], 1),  # written after it was read
+        ([(x, y), (z, w), (y, z), (w, x)], 1),
+        ([(x, y), (y, z), (z, w), (w, x)], 3),
+    ):
+        count.clear()
+        driver.record(device, stream, steps(*pairs))
+        assert len(count) - 2 == wanted, pairs  # one at the start, and one for the host
+    for m in memory:
+        driver.free(device, m)
+
+
 def test_launches_from_many_threads(on):
     driver, device = on
     a = Arrays(driver, device)

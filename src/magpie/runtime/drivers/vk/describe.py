@@ -101,6 +101,14 @@ def _has_subgroups(device: PhysicalDevice) -> bool:
     return bool(enough and stages & vk.VK_SHADER_STAGE_COMPUTE_BIT)
 
 
+def _driver_version(device: PhysicalDevice) -> str:
+    """The driver's version as its vendor writes it."""
+    number = device.properties.driverVersion
+    if device.driver_id == vk.VK_DRIVER_ID_NVIDIA_PROPRIETARY:
+        return f"{number >> 22}.{number >> 14 & 0xFF}.{number >> 6 & 0xFF:02}"
+    return version_text(number)
+
+
 def device_info(device: PhysicalDevice, index: int) -> DeviceInfo:
     """What the runtime is told of a device."""
     from magpie.backends.registry import backend
@@ -133,7 +141,7 @@ def device_info(device: PhysicalDevice, index: int) -> DeviceInfo:
             "arch": profile.text,
             "software": device.is_cpu,
             "vulkan": version_text(device.api_version),
-            "driver_version": device.properties.driverVersion,
+            "driver_version": _driver_version(device),
             **{name: text for name, text in told.items() if text},
             **({"uuid": device.uuid} if device.uuid else {}),
         },
