@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import numpy as np
 import pytest
@@ -112,6 +113,22 @@ def test_a_submission_that_fails_is_told_and_nothing_waits_for_it(driver):
         driver.free(0, m)
     driver.synchronize(0)
     assert driver.context(0).memory.starts == {}
+
+
+def test_a_submission_that_fails_by_itself_is_told_to_the_next_call(driver):
+    launch, memory = bound(driver)
+    launch()
+    driver.synchronize(0)
+    context = driver.context(0)
+    for _ in range(2):  # the second one is recorded, and goes later
+        launch()
+    Failing(context, "vkQueueSubmit", vk.VK_ERROR_OUT_OF_HOST_MEMORY)
+    end = time.monotonic() + 5
+    while not context.late and time.monotonic() < end:
+        time.sleep(0.001)
+    with pytest.raises(GpuError, match="vkQueueSubmit: VK_ERROR_OUT_OF_HOST_MEMORY"):
+        driver.synchronize(0)
+    driver.synchronize(0)
 
 
 def test_a_kernel_that_the_driver_does_not_compile(driver):

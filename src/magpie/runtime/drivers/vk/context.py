@@ -53,6 +53,8 @@ class Context:
         #: The error after which nothing works any more.
         self.lost: GpuError | None = None
         self.forked = False
+        #: What went wrong where nobody was told: the next call raises it.
+        self.late: list[GpuError] = []
         #: The kernel that was launched last: a lost device is most often its doing.
         self.last = ""
         #: Work did not end in the time that it was given: the end of the process does not wait for it.
@@ -144,6 +146,8 @@ class Context:
                 "Vulkan cannot be used in a child made by fork of a process that used it",
                 help="start the child before the first launch, or with multiprocessing's method 'spawn'",
             )
+        if self.late:
+            raise self.late.pop(0)
         if self.instance.unraised:
             self.instance.raise_messages()
 
@@ -395,6 +399,8 @@ def _flush_old(context: weakref.ref[Context], wake: threading.Event) -> None:
             return
         try:
             found.flush_old()
-        except GpuError:
-            wake.clear()  # a lost device is told to the next call
+        except GpuError as error:
+            wake.clear()
+            if found.lost is None:
+                found.late.append(error)
         del found

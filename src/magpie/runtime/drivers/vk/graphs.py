@@ -6,6 +6,7 @@ no launch of it is under way.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ class VulkanGraph:
         self.context = context
         self._stream = stream
         self._steps = list(steps)
+        self._lock = threading.Lock()
         self._recording = self._record()
         self._stale = False
         #: The batch that ran it last.
@@ -110,11 +112,12 @@ class VulkanGraph:
     def launch(self, lane: Lane) -> None:
         """Queue a replay: it is submitted with what the lane has recorded before."""
         context = self.context
-        if self._stale:
-            made = self._record()
-            self._retire(self._recording)
-            self._recording, self._stale = made, False
-        recording = self._recording
+        with self._lock:
+            if self._stale:
+                made = self._record()
+                self._retire(self._recording)
+                self._recording, self._stale = made, False
+            recording = self._recording
         with context.lock:
             batch = lane.open()
             batch.behind.append(recording.commands)

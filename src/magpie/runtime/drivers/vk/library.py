@@ -212,6 +212,8 @@ class Instance:
         code = call(self.handle, ctypes.byref(count), None)
         handles = (ctypes.c_void_p * max(1, count.value))()
         code = code or call(self.handle, ctypes.byref(count), handles)
+        if code == vk.VK_ERROR_INITIALIZATION_FAILED:  # drivers are there, and none of them has a device
+            return []
         if code not in (vk.VK_SUCCESS, vk.VK_INCOMPLETE):
             raise error(code, "vkEnumeratePhysicalDevices")
         return [handle or 0 for handle in handles[: count.value]]

@@ -53,9 +53,10 @@ _ADDRESSES = 1 << 48
 class _Block:
     """One allocation and its buffer."""
 
-    __slots__ = ("address", "buffer", "host", "memory", "pieces", "size", "type")
+    __slots__ = ("address", "buffer", "cached", "host", "memory", "pieces", "size", "type")
 
     def __init__(self, type_: int, size: int) -> None:
+        self.cached = False
         self.type = type_
         self.size = size
         self.memory = self.buffer = self.host = self.address = 0
@@ -83,6 +84,11 @@ class Piece:
         self.others: list[Batch] = []
         #: Keys of cached descriptor sets that name it.
         self.sets: list[Any] = []
+
+    @property
+    def readable(self) -> bool:
+        """Whether the host reads it where it lies in good time: what it does not cache comes a few bytes at a time."""
+        return self.block.cached
 
     def touch(self, batch: Batch) -> None:
         """Commands of a batch use it."""
@@ -277,6 +283,7 @@ class Memory:
             pointer = ctypes.c_void_p()
             code = call["vkMapMemory"](device, block.memory, 0, (1 << 64) - 1, 0, ctypes.byref(pointer))
             block.host = pointer.value or 0
+            block.cached = bool(self._types[type_].propertyFlags & _CACHED)
         if code:
             call["vkDestroyBuffer"](device, block.buffer, None)
             if block.memory:

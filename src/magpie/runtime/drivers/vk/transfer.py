@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from magpie.runtime.driver import MemoryHint
@@ -28,16 +29,16 @@ class Transfers:
         self.context = context
         #: One copy at a time uses the ring.
         self._ring_lock = threading.Lock()
-        self._ring: list[Piece] = []
-        self._next = 0
+        # The host writes the one, and reads the other, which should be in its caches.
+        self._rings: dict[MemoryHint, list[Piece]] = {MemoryHint.Staging: [], MemoryHint.Cached: []}
 
     # --- the host ----------------------------------------------------------------------------------------------------
     def copy_in(self, address: int, host: int, nbytes: int) -> None:
         """Host memory to the device's, after what uses it."""
         if not nbytes:
             return
-        piece, mapped = self._found(address)
-        if mapped:
+        piece = self._found(address, wait=lambda piece: bool(piece.host))
+        if piece.host:
             ctypes.memmove(address, host, nbytes)
         else:
             with self._ring_lock:
@@ -47,16 +48,16 @@ class Transfers:
         """Device memory to the host's, after what uses it."""
         if not nbytes:
             return
-        piece, mapped = self._found(address)
-        if mapped:
+        piece = self._found(address, wait=lambda piece: piece.readable)
+        if piece.readable:
             ctypes.memmove(host, address, nbytes)
         else:
             with self._ring_lock:
                 self._stage_out(piece, host, address, nbytes)
 
     def visible(self, address: int) -> int:
-        """The address for the host, which nothing uses any more; 0 where the host does not see it."""
-        return address if self._found(address)[1] else 0
+        """The address for the host to read, when nothing uses it any more; 0 where the host does not see it."""
+        return address if self._found(address, wait=lambda piece: piece.readable).readable else 0
 
     def zero(self, piece: Piece) -> None:
         """Zeros in memory that is new."""
@@ -65,35 +66,35 @@ class Transfers:
         else:
             self.fill(self.context.default, piece.address, b"\0", piece.nbytes)
 
-    def _found(self, address: int) -> tuple[Piece, bool]:
-        """The memory, and whether the host sees it; then nothing uses it any more."""
+    def _found(self, address: int, wait: Callable[[Piece], bool]) -> Piece:
+        """The memory; where ``wait`` says so, nothing uses it any more then."""
         context = self.context
         with context.lock:
             context.check()
             piece = context.memory.find(address)
-            busy = piece.busy() if piece.host else []
+            busy = piece.busy() if wait(piece) else []
         if busy:
             context.wait_for(busy)
-        return piece, bool(piece.host)
+        return piece
 
-    def _part(self) -> Piece:
-        """The next part of the ring, once nothing uses it."""
+    def _part(self, hint: MemoryHint) -> Piece:
+        """The next part of a ring, once nothing uses it."""
         context = self.context
-        if len(self._ring) < _PARTS:
+        ring = self._rings[hint]
+        if len(ring) < _PARTS:
             with context.lock:
-                self._ring.append(context.memory.take(PART, MemoryHint.Staging))
-            return self._ring[-1]
-        part = self._ring[self._next % _PARTS]
-        self._next += 1
-        busy = part.busy()
+                ring.append(context.memory.take(PART, hint))
+            return ring[-1]
+        ring.append(ring.pop(0))
+        busy = ring[-1].busy()
         if busy:
             context.wait_for(busy)
-        return part
+        return ring[-1]
 
     def _stage_in(self, piece: Piece, address: int, host: int, nbytes: int) -> None:
         for at in range(0, nbytes, PART):
             size = min(PART, nbytes - at)
-            part = self._part()
+            part = self._part(MemoryHint.Staging)
             ctypes.memmove(part.host, host + at, size)
             self._copied(part, part.address, piece, address + at, size)
 
@@ -109,7 +110,7 @@ class Transfers:
             if len(under_way) == _PARTS:
                 take_back()
             size = min(PART, nbytes - at)
-            part = self._part()
+            part = self._part(MemoryHint.Cached)
             under_way.append((part, self._copied(piece, address + at, part, part.address, size), at, size))
         while under_way:
             take_back()
