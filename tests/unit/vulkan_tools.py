@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ def tool(name):
 NEEDS_ASSEMBLER = pytest.mark.skipif(tool("spirv-as") is None, reason="no spirv-as")
 
 
+@functools.cache
 def assembled(text):
     """The module of a text."""
     command = [tool("spirv-as"), "--target-env", "vulkan1.3", "--preserve-numeric-ids", "-", "-o", "-"]

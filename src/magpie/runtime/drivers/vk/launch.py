@@ -157,7 +157,11 @@ class VulkanKernel:
         context, block = self.context, shape.block
         extents = [n for f, ns in zip(self.layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
         physical = context.physical
-        info, grid = choose_entry(self.info, shape.grid, block, extents, lambda: physical.threads or _THREADS)
+        # A grid that is too large may be one whose blocks run several workgroups each.
+        most = physical.limits.maxComputeWorkGroupCount
+        large = any(n > m for n, m in zip(shape.grid, most, strict=True))
+        threads = 0 if large else physical.threads or _THREADS
+        info, grid = choose_entry(self.info, shape.grid, block, extents, lambda: threads)
         self._check(grid, block, dynamic_bytes(info, extents))
         pipeline = self._pipeline(info, block, extents)
         groups = shape.grid[info["dim"]] if info is not self.info else 0
