@@ -25,7 +25,11 @@ FULL = Target(i64=True, i16=True, i8=True, f64=True, f16=True, fma=True, div=Tru
 NARROW = Target(i64=True, f64=True, fma=True, div=True)
 #: No integers but those of 32 bits.
 BARE = Target(f64=True, fma=True, div=True)
-TARGETS = {"bare": BARE, "words": WORDS, "narrow": NARROW, "full": FULL}
+#: As SwiftShader has it, but for f64, which kernels of f64 need: no fma, and nothing of other widths.
+LEAST = Target(f64=False)
+#: lavapipe.
+LAVAPIPE = Target(i64=True, i16=True, i8=True, f64=True, div=True)
+TARGETS = {"bare": BARE, "words": WORDS, "narrow": NARROW, "full": FULL, "least": LEAST, "lavapipe": LAVAPIPE}
 
 
 def op_kernel(op: str, operands: Sequence[DType], result: DType, constant: Any = None, **fields: Any) -> Kernel:

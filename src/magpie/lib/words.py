@@ -1,4 +1,5 @@
-"""Integers of 64 bits as two u32, the low word first, for targets that have none (`magpie.passes.legalise`)."""
+"""Products of twice the bits; and integers of 64 bits as two u32, the low word first, for targets that have none
+(`magpie.passes.legalise`)."""
 
 # mypy: disable-error-code="valid-type"
 
@@ -8,7 +9,7 @@ from typing import Any
 
 import magpie as mp
 
-__all__ = ["divide_u64", "mul_high_u32", "mul_u64", "power_u64"]
+__all__ = ["divide_u64", "mul_high_u32", "mul_high_u64", "mul_u64", "power_u64"]
 
 
 @mp.func
@@ -21,6 +22,20 @@ def mul_high_u32(a: mp.u32, b: mp.u32) -> Any:
     cross = a1 * b0 + ((a0 * b0) >> mp.u32(16))
     other = a0 * b1 + (cross & mp.u32(0xFFFF))
     return a1 * b1 + (cross >> mp.u32(16)) + (other >> mp.u32(16))
+
+
+@mp.func
+def mul_high_u64(a: mp.u64, b: mp.u64) -> Any:
+    """The upper 64 bits of a * b, from four products of halves."""
+    mask = mp.u64(0xFFFFFFFF)
+    a1 = a >> mp.u64(32)
+    a0 = a & mask
+    b1 = b >> mp.u64(32)
+    b0 = b & mask
+    low = a0 * b0
+    cross = a1 * b0 + (low >> mp.u64(32))
+    other = a0 * b1 + (cross & mask)
+    return a1 * b1 + (cross >> mp.u64(32)) + (other >> mp.u64(32))
 
 
 @mp.func

@@ -15,7 +15,7 @@ from typing import Any
 
 import magpie as mp
 from magpie.lib.math.core import ROUND_F32, ROUND_F64
-from magpie.lib.words import mul_high_u32
+from magpie.lib.words import mul_high_u32, mul_high_u64
 
 __all__ = ["reduce_f32", "reduce_f64"]
 
@@ -176,20 +176,6 @@ def window_f64(k: mp.i32) -> Any:
 def funnel_u64(a: mp.u64, b: mp.u64, s: mp.i32) -> Any:
     """The upper half of (a, b) shifted left by s, 0 <= s < 64."""
     return (a << mp.u64(s)) | ((b >> mp.u64(1)) >> mp.u64(63 - s))
-
-
-@mp.func
-def mul_high_u64(a: mp.u64, b: mp.u64) -> Any:
-    """The upper 64 bits of a * b, from four products of halves."""
-    mask = mp.u64(0xFFFFFFFF)
-    a1 = a >> mp.u64(32)
-    a0 = a & mask
-    b1 = b >> mp.u64(32)
-    b0 = b & mask
-    low = a0 * b0
-    cross = a1 * b0 + (low >> mp.u64(32))
-    other = a0 * b1 + (cross & mask)
-    return a1 * b1 + (cross >> mp.u64(32)) + (other >> mp.u64(32))
 
 
 @mp.func

@@ -14,7 +14,7 @@ u32
     popcount clz ctz, with clz(0) = ctz(0) = 32
 f32, f64
     add sub mul neg abs, eq ne (true for a NaN) lt le gt ge, floor ceil trunc round (ties to even); fma where
-    `Target.fma`; div and sqrt where `Target.div`
+    `Target.fma`; div and sqrt where `Target.div`, or with the attribute ``rough``: as good as the target has them
 f16, where `Target.f16`
     add sub mul neg abs, eq ne lt le gt ge
 bool
@@ -63,13 +63,17 @@ def legalise(kernel: Kernel, target: Target, *, checked: bool = False) -> Kernel
     ``checked``: accesses are checked by the backend.
     """
     from magpie.passes.dce import drop_dead
+    from magpie.passes.legalise.division import lower_division
     from magpie.passes.legalise.floats import lower_floats
+    from magpie.passes.legalise.fused import lower_fma
     from magpie.passes.legalise.integers import lower_integers
     from magpie.passes.legalise.narrow import widen_small_types
     from magpie.passes.legalise.wide import narrow_wide_types
 
     kernel = widen_small_types(kernel, target)
     kernel = lower_floats(kernel)
+    kernel = lower_division(kernel, target)
+    kernel = lower_fma(kernel, target)
     kernel = narrow_wide_types(kernel, target, checked=checked)
     kernel = lower_integers(kernel)
     return drop_dead(kernel)

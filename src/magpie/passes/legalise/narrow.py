@@ -13,6 +13,7 @@ from magpie.ir.nodes import (
     Array,
     Buffer,
     ConstArray,
+    Function,
     Kernel,
     LocalArray,
     Node,
@@ -23,6 +24,7 @@ from magpie.ir.nodes import (
     ValueType,
     walk,
 )
+from magpie.passes.inline import inline_calls
 from magpie.passes.legalise.calc import Calc
 from magpie.passes.legalise.halves import (
     bits_to_half,
@@ -34,6 +36,7 @@ from magpie.passes.legalise.halves import (
 )
 from magpie.passes.legalise.target import Target
 from magpie.passes.lower_tiles import LOWERED
+from magpie.passes.math_library import library_code
 from magpie.passes.rewrite import Rewriter
 
 __all__ = ["widen_small_types"]
@@ -73,6 +76,7 @@ class _Widening(Rewriter):
         super().__init__()
         self.target = target
         self.source = kernel
+        self.functions: dict[Function, None] = {}
         pinned: set[Array] = set()
         for node in walk(kernel.body):
             slot = node.attrs.get("slot")
@@ -90,13 +94,17 @@ class _Widening(Rewriter):
         params: list[Param] = []
         for p in kernel.params:
             params.append(Scalar(p.name, self.raw(p.type), p.loc) if isinstance(p, Scalar) else self.mapped(p))
-        return replace(
-            kernel,
-            body=self.region(kernel.body),
-            params=params,
-            shared=[self.mapped(a) for a in kernel.shared],
-            locals=[self.mapped(a) for a in kernel.locals],
-            consts=[self.mapped(a) for a in kernel.consts],
+        body = self.region(kernel.body)
+        return inline_calls(
+            replace(
+                kernel,
+                body=body,
+                functions=list(self.functions),
+                params=params,
+                shared=[self.mapped(a) for a in kernel.shared],
+                locals=[self.mapped(a) for a in kernel.locals],
+                consts=[self.mapped(a) for a in kernel.consts],
+            )
         )
 
     def mapped(self, array: A) -> A:
@@ -303,6 +311,11 @@ class _Widening(Rewriter):
         """The product of two halves is exact in twice their bits; the sum is rounded to odd and then once."""
         if t is f16:
             return self.rounded(c, sum_to_odd(c, c("mul", args[0], args[1]), args[2]), t)
+        if not self.target.f64:
+            function = library_code("math.fused", "fma_odd_f32", (f32,) * 3)
+            self.functions[function] = None
+            call = self.out.emit("call", *args, function=function)
+            return self.rounded(c, self.out.emit("call_result", type=f32, call=call, index=0), t)
         x, y, z = (c.cast(a, f64) for a in args)
         return self.rounded(c, odd_float(c, sum_to_odd(c, c("mul", x, y), z)), t)
 

@@ -89,7 +89,7 @@ def _problem(kernel: Kernel, node: Node, target: Target) -> str:
             return "float min and max have rules that the target lacks"
         if node.op == "fma" and not target.fma and not _fast(kernel, node):
             return "fma does not round once"
-        if node.op in ("div", "sqrt") and not target.div and not _fast(kernel, node):
+        if node.op in ("div", "sqrt") and not (target.div or "rough" in node.attrs or _fast(kernel, node)):
             return "is not correctly rounded"
     if kernel.fastmath and first is f32:
         return ""

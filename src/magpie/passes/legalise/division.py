@@ -1,0 +1,48 @@
+"""Division and square root, correctly rounded where the target's are a few units off (`magpie.lib.math.quotient`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from magpie.dtypes import DType, f32, f64
+from magpie.ir.nodes import Function, Kernel, Node, walk
+from magpie.passes.inline import inline_calls
+from magpie.passes.legalise.target import Target
+from magpie.passes.math_library import library_code
+from magpie.passes.rewrite import Rewriter
+
+__all__ = ["lower_division"]
+
+
+def lower_division(kernel: Kernel, target: Target) -> Kernel:
+    """``kernel`` with exact division and square roots; those of the target that are left are ``rough``."""
+    if target.div or not any(_wanted(kernel, n) for n in walk(kernel.body)):
+        return kernel
+    functions: dict[Function, None] = {}
+
+    def exact(rw: Rewriter, node: Node) -> Node:
+        if not _wanted(kernel, node):
+            return rw.keep(node)
+        function = _code(node.op, node.dtype)
+        functions[function] = None
+        call = rw.out.emit("call", *(rw.value(a) for a in node.args), function=function)
+        return rw.out.emit("call_result", type=node.type, call=call, index=0)
+
+    body = Rewriter(dict.fromkeys(("div", "sqrt"), exact)).region(kernel.body)
+    return inline_calls(replace(kernel, body=body, functions=list(functions)))
+
+
+def _code(op: str, t: DType) -> Function:
+    function = library_code("math.quotient", f"{op}_{t}", (t,) * (2 if op == "div" else 1))
+    for node in walk(function.body):
+        if node.op in ("div", "sqrt"):
+            node.attrs["rough"] = True
+    return function
+
+
+def _wanted(kernel: Kernel, node: Node) -> bool:
+    return (
+        node.op in ("div", "sqrt")
+        and node.type in (f32, f64)
+        and not ("rough" in node.attrs or (kernel.fastmath and "strict" not in node.attrs))
+    )
