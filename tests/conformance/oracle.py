@@ -221,6 +221,11 @@ def denormals(kept: bool) -> Iterator[None]:
         _keep_denormals = before
 
 
+def has_denormals() -> bool:
+    """Whether inputs have denormal numbers here: see `denormals`."""
+    return _keep_denormals
+
+
 def is_denormal(a: np.ndarray) -> np.ndarray:
     """Which elements a device that flushes may take for zero."""
     if a.dtype.name not in _FLUSHED:

@@ -370,6 +370,8 @@ def test_multiply_and_add_are_not_contracted(t):
     x, y = np.concatenate([x, tail]), np.concatenate([y, tail[::-1]])
     product = o.in_f32(np.multiply, t, x, y)
     z = np.concatenate([z, -product[z.size :]]).astype(t.numpy)
+    if not o.has_denormals():  # what a device that flushes adds to is 0, or the product
+        x, y, z, product = (a[~o.is_denormal(product)] for a in (x, y, z, product))
     return Run(k_mul_add, (x, y, z, empty(x.size, t)), {3: o.in_f32(np.add, t, product, z)})
 
 

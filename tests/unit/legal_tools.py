@@ -20,7 +20,7 @@ from magpie.passes.legalise import Target, left_over, legalise
 #: Desktop GPUs, and one with everything.
 #: Small ones, like SwiftShader's and WGSL's; and desktop GPUs.
 WORDS = Target(i64=True, i16=True, i8=True, f64=True, fma=True, div=True)
-FULL = Target(i64=True, i16=True, i8=True, f64=True, f16=True, fma=True, div=True, denormals=True)
+FULL = Target(i64=True, i16=True, i8=True, f64=True, f16=True, fma=True, div=True, u32_to_f32=True, denormals=True)
 #: No types of 8 and 16 bits.
 NARROW = Target(i64=True, f64=True, fma=True, div=True)
 #: No integers but those of 32 bits.

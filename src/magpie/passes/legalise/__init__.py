@@ -75,5 +75,5 @@ def legalise(kernel: Kernel, target: Target, *, checked: bool = False) -> Kernel
     kernel = lower_division(kernel, target)
     kernel = lower_fma(kernel, target)
     kernel = narrow_wide_types(kernel, target, checked=checked)
-    kernel = lower_integers(kernel)
+    kernel = lower_integers(kernel, target)
     return drop_dead(kernel)

@@ -6,9 +6,10 @@ A divisor or count of which the range is known to be harmless costs nothing.
 
 from __future__ import annotations
 
-from magpie.dtypes import DType, i32, u32
+from magpie.dtypes import DType, f32, i32, u32
 from magpie.ir.nodes import Kernel, Node, Slot, walk
 from magpie.passes.legalise.calc import Calc, constant
+from magpie.passes.legalise.target import Target
 from magpie.passes.narrow_index import Ranges, ranges
 from magpie.passes.rewrite import Rewriter
 
@@ -18,17 +19,18 @@ __all__ = ["bits_of_word", "bits_of_words", "lower_integers"]
 _UNROLLED = 64
 
 
-def lower_integers(kernel: Kernel) -> Kernel:
+def lower_integers(kernel: Kernel, target: Target) -> Kernel:
     """``kernel`` with integer ops of the core alone, and casts from and to bool as selects and comparisons."""
     if not any(n.op in _HANDLERS for n in walk(kernel.body)):
         return kernel
-    return _Integers(ranges(kernel)).kernel(kernel)
+    return _Integers(ranges(kernel), target).kernel(kernel)
 
 
 class _Integers(Rewriter):
-    def __init__(self, known: Ranges) -> None:
+    def __init__(self, known: Ranges, target: Target) -> None:
         super().__init__(dict.fromkeys(_HANDLERS, _lowered))
         self.known = known
+        self.target = target
 
 
 def _lowered(rw: Rewriter, node: Node) -> Node | None:
@@ -194,7 +196,22 @@ def _cast(rw: _Integers, c: Calc, node: Node, args: list[Node], t: DType) -> Nod
         if to.is_bool:
             return args[0]
         return c.select(args[0], c.const(1, to), c.const(0, to))
-    return c("ne", args[0], 0) if to.is_bool else None
+    if to.is_bool:
+        return c("ne", args[0], 0)
+    if t is u32 and to is f32 and not rw.target.u32_to_f32:
+        return word_to_float(c, args[0], large=rw.known.of(node.args[0])[1] > i32.max)
+    return None
+
+
+def word_to_float(c: Calc, word: Node, *, large: bool = True) -> Node:
+    """A u32 as f32 by the conversion of signed numbers; where it may be ``large``, of half of it, with a last bit that
+    tells of what was shifted out."""
+    small = c.cast(c.bits(word, i32), f32)
+    if not large:
+        return small
+    half = c("or", c("shr", word, 1), c("and", word, 1))
+    twice = c("mul", c.cast(c.bits(half, i32), f32), 2.0)
+    return c.select(c("lt", c.bits(word, i32), 0), twice, small)
 
 
 _HANDLERS = {

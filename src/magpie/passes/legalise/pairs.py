@@ -165,8 +165,8 @@ class Pairs:
 
     # --- floats --------------------------------------------------------------------------------------------------
     def to_float(self, t: DType, a: Pair, to: DType) -> Node:
-        """Rounded once. To f64 by an addition that rounds; to f32 from the upper 32 significant bits, the last of which
-        is set where lower ones are."""
+        """Rounded once. To f64 by an addition that rounds; to f32 from the upper 31 significant bits, the last of which
+        is set where lower ones are: a positive i32."""
         c = self.c
         if to is f64:
             high = c.cast(c.bits(a[1], i32) if t.kind == "int" else a[1], f64)
@@ -174,9 +174,10 @@ class Pairs:
         size = self.magnitude(t, a)
         zeros = c("clz", size[1])
         low, high = self.shift("shl", t, size, c("and", zeros, 31))
-        word = c("or", high, c.flag(c("ne", low, 0), u32))
-        # 2**(32 - zeros), from the bits of a float; zeros of 32 are the case of one word
-        scale = c.bits(c("shl", c("sub", c.const(159, u32), zeros), 23), f32)
+        lost = c.flag(c("ne", c("or", low, c("and", high, 1)), 0), u32)
+        word = c.bits(c("or", c("shr", high, 1), lost), i32)
+        # 2**(33 - zeros) by its bits; where there are 32 zeros, one word is all
+        scale = c.bits(c("shl", c("sub", c.const(160, u32), zeros), 23), f32)
         large = c("mul", c.cast(word, f32), scale)
         found = c.select(c("eq", size[1], 0), c.cast(size[0], f32), large)
         return c.select(self.negative(t, a), c("neg", found), found) if t.kind == "int" else found

@@ -18,6 +18,7 @@ class Target:
     i64: 64-bit integers, `index` among them.  i16, i8: integers of these widths.  f64, f16: these floats, with +, -, *
     and conversions rounded to nearest even; of f16 its subnormal numbers are kept. (bf16 is always computed in f32.)
     fma: `fma` rounds once, on f32 and f64.  div: division and square root of f32 and f64 are correctly rounded.
+    u32_to_f32: that conversion rounds once (SwiftShader adds the top bit to the rounded rest).
     denormals: subnormal f32 and f64 are kept (else they may be flushed, as operands and as results).
     """
 
@@ -28,6 +29,7 @@ class Target:
     f16: bool = False
     fma: bool = False
     div: bool = False
+    u32_to_f32: bool = False
     denormals: bool = False
 
     def has(self, t: DType) -> bool:
