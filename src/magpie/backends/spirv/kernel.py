@@ -48,6 +48,7 @@ class SpirvKernel(Tiles):
             self.unit.needs.add(f"sg{self.profile.subgroup_size}")
         self.plan_shared()
         self.barriers = any(n.op == "barrier" for n in walk(ready.body))
+        self.leave_beyond()
         self.body(ready.body)
         self.finish()
 
@@ -81,7 +82,25 @@ class SpirvKernel(Tiles):
             return self.word(0)
         if op == "thread_id" and self.linear:
             return self.once((op, dim), lambda: self._from_linear(dim))
-        return self.once((op, dim), lambda: self._component(_COORDINATES[op], dim))
+        if op == "thread_id" or dim == 2:
+            return self.once((op, dim), lambda: self._component(_COORDINATES[op], dim))
+        return self.once((op, dim), lambda: self._of_rows(op, dim))
+
+    def _of_rows(self, op: str, dim: int) -> int:
+        """A coordinate along x or y of the grid, which the launch may have folded into rows (see `Unit.rows`)."""
+        row, total = self.unit.rows
+        mine = self._component(_COORDINATES[op], dim)
+        if op == "workgroup_id" and dim == 0:
+            return self.plus(mine, self.times(self._component(_COORDINATES[op], 1), row))
+        folded = self.unit.is_folded()
+        unfolded = {("workgroup_id", 1): self.word(0), ("num_workgroups", 0): total}.get((op, dim), self.word(1))
+        return self.op("Select", self.u32, folded, unfolded, mine)
+
+    def leave_beyond(self) -> None:
+        """The last row of a grid that is folded may be longer than what is left for it."""
+        _, total = self.unit.rows
+        beyond = self.op("UGreaterThanEqual", self.bool, self.coordinate("workgroup_id", 0), total)
+        self.when(self.op("LogicalAnd", self.bool, self.unit.is_folded(), beyond), self.f.ret)
 
     def _component(self, builtin: str, dim: int) -> int:
         whole = self.once(builtin, lambda: self.f.load(self.unit.input(builtin)))

@@ -12,7 +12,7 @@ from magpie.backends.spirv.elementwise import FAST_MATH
 from magpie.backends.spirv.kernel import SpirvKernel
 from magpie.backends.spirv.profile import Profile, profile
 from magpie.backends.spirv.tiles import native_tiles
-from magpie.backends.spirv.unit import Unit
+from magpie.backends.spirv.unit import ROWS, Unit
 from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Kernel
@@ -107,6 +107,7 @@ def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Uni
         "needs": unit.features(),
         "buffers": len(kernel.buffers),
         "item_sizes": [b.type.itemsize for b in kernel.buffers],
+        "rows": ROWS,
         "block": unit.plan.entries,
         "block_size": unit.plan.size,
         "block_kind": unit.kind,

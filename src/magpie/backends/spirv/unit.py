@@ -7,7 +7,10 @@ from magpie.backends.spirv.module import Module
 from magpie.backends.spirv.profile import Profile
 from magpie.ir.nodes import Buffer, Kernel
 
-__all__ = ["Unit"]
+__all__ = ["ROWS", "Unit"]
+
+#: The numbers of the specialization constants of `Unit.rows`, beyond those of sizes and extents.
+ROWS = (1000, 1001)
 
 # Feature of a profile -> capabilities of a module that say that it is used.
 _CAPABILITIES = {
@@ -118,6 +121,22 @@ class Unit:
         """The specialization constant of an extent that a launch decides, by its place among all of them."""
         m = self.module
         return m.spec_constant(m.type_int(32), 1, 3 + number, name)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Two specialization constants: how many workgroups a row has, and how many there are.
+
+        A grid of one dimension may be longer than a device's dimensions are (65,535 on many). It is launched as rows
+        then, x beside x along y. Both are 0 where it is not, and all that is made of them disappears.
+        """
+        m = self.module
+        u32 = m.type_int(32)
+        return m.spec_constant(u32, 0, ROWS[0], "rows.length"), m.spec_constant(u32, 0, ROWS[1], "rows.workgroups")
+
+    def is_folded(self) -> int:
+        """Whether the grid is launched as rows: a constant for the pipeline."""
+        m = self.module
+        return m.spec_op("INotEqual", m.type_bool(), self.rows[0], m.u32(0))
 
     # --- the end -------------------------------------------------------------------------------------------------
     def float_modes(self) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ __all__ = ["PooledDriver"]
 # Borrowed memory: the smallest piece, and how many bytes of each size are kept.
 _SMALLEST = 4096
 _KEPT = 64 << 20
+_STEP = 2 << 20  # what larger pieces are multiples of
 
 
 class PooledDriver(Driver):
@@ -17,11 +18,13 @@ class PooledDriver(Driver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size, a power of two
+        self._pool: dict[tuple[int, int], list[Allocation]] = {}  # by device and size
 
     def borrow(self, device: int, nbytes: int) -> Allocation:
         """Memory from the pool."""
         size = 1 << (max(_SMALLEST, nbytes) - 1).bit_length()
+        if size > _KEPT:  # such memory is rarely asked for twice, and twice as much may be more than there is
+            size = nbytes + -nbytes % _STEP
         try:
             return self._pool[device, size].pop()
         except (KeyError, IndexError):

@@ -26,10 +26,10 @@ __all__ = ["Batch", "Lane", "Recorder"]
 
 #: Commands of a batch at most. After a wait the first command goes alone, so that an idle device starts at once, and
 #: each further batch may have twice as many: submitting costs as much as some ten launches.
-MOST_COMMANDS = 128
+MOST_COMMANDS = 32
 
 #: Batches that a lane has under way at most: then the host waits for half of them.
-MOST_PENDING = 32
+MOST_PENDING = 64
 
 _WORK = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT
 _WRITES = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT

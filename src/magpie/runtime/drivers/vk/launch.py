@@ -136,10 +136,10 @@ class VulkanKernel:
         full = bool(self.info.get("subgroups")) and physical.has("computeFullSubgroups") and row % size == 0
         return required, full
 
-    def _pipeline(self, info: dict[str, Any], block: Dims, extents: Sequence[int]) -> int:
-        """The pipeline for a workgroup size and extents of dynamic shared arrays."""
-        constants = (*block, *extents)
-        key = info["entry"], constants
+    def _pipeline(self, info: dict[str, Any], block: Dims, extents: Sequence[int], rows: Sequence[int]) -> int:
+        """The pipeline for a workgroup size, extents of dynamic shared arrays, and a grid that is folded into rows."""
+        constants = dict(enumerate((*block, *extents))) | dict(zip(self.info.get("rows", ()), rows, strict=False))
+        key = info["entry"], *constants.items()
         found = self._pipelines.get(key)
         if found is None:
             with self._lock:
@@ -152,6 +152,17 @@ class VulkanKernel:
                     self._pipelines[key] = found
         return found
 
+    def _rows(self, grid: Dims) -> tuple[Dims, tuple[int, ...]]:
+        """A grid of one dimension that is longer than the device's are, as rows; with how many workgroups a row has,
+        and all of them together."""
+        x, y, z = grid
+        most = self.context.physical.limits.maxComputeWorkGroupCount
+        if x <= most[0] or (y, z) != (1, 1) or "rows" not in self.info or x > most[0] * most[1]:
+            return grid, ()
+        count = -(-x // most[0])
+        length = -(-x // count)
+        return (length, count, 1), (length, x)
+
     # --- launches ----------------------------------------------------------------------------------------------------
     def bind(self, shape: LaunchShape) -> Call:
         context, block = self.context, shape.block
@@ -162,8 +173,9 @@ class VulkanKernel:
         large = any(n > m for n, m in zip(shape.grid, most, strict=True))
         threads = 0 if large else physical.threads or _THREADS
         info, grid = choose_entry(self.info, shape.grid, block, extents, lambda: threads)
+        grid, rows = self._rows(grid)
         self._check(grid, block, dynamic_bytes(info, extents))
-        pipeline = self._pipeline(info, block, extents)
+        pipeline = self._pipeline(info, block, extents, rows)
         groups = shape.grid[info["dim"]] if info is not self.info else 0
         stream = context.default if shape.stream is None else shape.stream
         stream = getattr(stream, "lane", stream)

@@ -68,13 +68,15 @@ class Pipelines:
         return found
 
     def compile(
-        self, module: int, entry: str, layout: int, constants: tuple[int, ...], subgroup: int, full: bool, kernel: str
+        self, module: int, entry: str, layout: int, constants: dict[int, int], subgroup: int, full: bool, kernel: str
     ) -> int:
-        """A pipeline. ``constants`` have the specialization ids 0, 1, ...; ``subgroup`` is the size that subgroups
-        must have (0: the device's own), ``full`` that none is partial. The driver compiles here; no lock is held."""
+        """A pipeline. ``constants`` are specialization constants by their numbers; ``subgroup`` is the size that
+        subgroups must have (0: the device's own), ``full`` that none is partial. The driver compiles here; no lock is
+        held."""
         context = self.context
-        entries = array(struct("VkSpecializationMapEntry"), [(n, 4 * n, 4) for n in range(len(constants))])
-        data = array(ctypes.c_uint32, constants)
+        places = [(number, 4 * n, 4) for n, number in enumerate(constants)]
+        entries = array(struct("VkSpecializationMapEntry"), places)
+        data = array(ctypes.c_uint32, list(constants.values()))
         special = make(
             "VkSpecializationInfo",
             mapEntryCount=len(entries),
