@@ -124,7 +124,7 @@ def test_views_and_strides(t):
 @mp.kernel(workgroup=(64, 1, 1))
 def k_staged(x, y, out, t: mp.constexpr, held: mp.constexpr):
     left, right = mp.shared((2, 32, 24), t), mp.shared((2, 16, 40), t)
-    i, j, part = mp.workgroup_id(1) * 32, mp.workgroup_id(0) * 32, mp.subgroup.id() * 16
+    i, j, first = mp.workgroup_id(1) * 32, mp.workgroup_id(0) * 32, mp.subgroup.id() * 16
     steps = mp.cdiv(x.shape[1], 16)
     acc = mp.mma.zeros((16, 32), held)
     more = mp.mma.zeros((16, 32), held)
@@ -136,21 +136,21 @@ def k_staged(x, y, out, t: mp.constexpr, held: mp.constexpr):
         mp.copy_async(right[1 - now, :, 4:36], y, (step * 16 + 16, j))
         mp.copy_wait(2)
         mp.barrier()
+        part = first
         while part < 32:
             a = mp.mma.load_a(left[now], (part, 0), (16, 16))
             b = mp.mma.load_b(right[now], (0, 4), (16, 32))
-            if part == mp.subgroup.id() * 16:
+            if part == first:
                 mp.mma(acc, a, b)
             else:
                 mp.mma(more, a, b)
             part += mp.subgroup.count() * 16
-        part = mp.subgroup.id() * 16
         mp.barrier()
     mp.copy_wait(0)
-    if part < 32:
-        mp.mma.store(acc, out, (i + part, j), clip=True)
-    if part + mp.subgroup.count() * 16 < 32:
-        mp.mma.store(more, out, (i + part + mp.subgroup.count() * 16, j), clip=True)
+    if first < 32:
+        mp.mma.store(acc, out, (i + first, j), clip=True)
+    if first + mp.subgroup.count() * 16 < 32:
+        mp.mma.store(more, out, (i + first + mp.subgroup.count() * 16, j), clip=True)
 
 
 @case(dtypes=TYPES, requires=SG, gangs=True)

@@ -120,17 +120,21 @@ class Builder:
         return self.emit("loop", regions=(body, step), counted=counted), body, step
 
     @contextmanager
-    def counted(self, start: Node, stop: Node, step: Node, name: str = "k") -> Iterator[Node]:
+    def counted(
+        self, start: Node, stop: Node, step: Node, name: str = "k", *, rolled: bool = False
+    ) -> Iterator[Node]:
         """A counted loop over range(start, stop, step), all of type index; yields the loop variable inside the body.
 
         The trip count is computed once, before entry, so that the variable cannot run past the end of its type, and
-        assigning to the user's variable does not steer the loop (RULES 2).
+        assigning to the user's variable does not steer the loop (RULES 2). ``rolled``: it shall stay a loop.
         """
         trips = self.emit("trip_count", start, stop, step)
         zero, one = self.const(0, index), self.const(1, index)
         slot = Slot(name, index)
         self.set(slot, zero)
-        _, body, tail = self.loop(counted=(slot, trips))
+        loop, body, tail = self.loop(counted=(slot, trips))
+        if rolled:
+            loop.attrs["rolled"] = True
         with self.into(tail):
             self.set(slot, self.emit("add", self.get(slot), one))
         with self.into(body):

@@ -36,10 +36,13 @@ def has_tiles(kernel: Kernel) -> bool:
     return any(n.op in LOWERED for body in kernel.bodies() for n in walk(body))
 
 
-def lower_tiles(kernel: Kernel, lanes: int, vectors: int = 4, *, native: bool = False) -> Kernel:
+def lower_tiles(
+    kernel: Kernel, lanes: int, vectors: int = 4, *, native: bool = False, rolled: bool = False
+) -> Kernel:
     """``kernel`` without calls, tiles and copies, for subgroups of ``lanes`` work-items. ``vectors``: how many vectors
-    of a row a block of an accumulator has. ``native``: the target has tiles, and only copies go. Raises CompileError
-    where wide subgroups would not be whole."""
+    of a row a block of an accumulator has. ``native``: the target has tiles, and only copies go. ``rolled``: loops over
+    a tile's parts shall stay loops, for compilers that take long over what they unroll. Raises CompileError where wide
+    subgroups would not be whole."""
     from magpie.passes.inline import inline_calls
 
     if not has_tiles(kernel):
@@ -48,17 +51,17 @@ def lower_tiles(kernel: Kernel, lanes: int, vectors: int = 4, *, native: bool = 
     if lanes > SUBGROUP and (found := check_tiles(kernel, lanes)):
         raise CompileError(found)
     if native:
-        copies = _Lowering(replace(kernel, tiles=[]), lanes, vectors)
+        copies = _Lowering(replace(kernel, tiles=[]), lanes, vectors, rolled)
         for op in TILE_OPS:
             del copies.handlers[op]
         return replace(kernel, body=copies.prologue + copies.region(kernel.body))
-    lowering = _Lowering(kernel, lanes, vectors)
+    lowering = _Lowering(kernel, lanes, vectors, rolled)
     body = lowering.prologue + lowering.region(kernel.body)
     return replace(kernel, body=body, tiles=[], locals=[*kernel.locals, *lowering.locals.values()])
 
 
 class _Lowering(Rewriter):
-    def __init__(self, kernel: Kernel, lanes: int, vectors: int) -> None:
+    def __init__(self, kernel: Kernel, lanes: int, vectors: int, rolled: bool) -> None:
         super().__init__(
             {
                 "tile_fill": lambda rw, node: self.fill(node),
@@ -71,6 +74,7 @@ class _Lowering(Rewriter):
         )
         self.lanes = lanes
         self.vectors = vectors
+        self.rolled = rolled
         self.locals = {t: LocalArray(t.name, t.held, (t.rows * self.row(t),), t.loc) for t in kernel.tiles}
         self.prologue: list[Node] = []
         with self.out.into(self.prologue):
@@ -99,7 +103,7 @@ class _Lowering(Rewriter):
     @contextmanager
     def each(self, count: int, name: str) -> Iterator[Node]:
         """A loop over range(count)."""
-        with self.out.counted(self.number(0), self.number(count), self.number(1), name) as k:
+        with self.out.counted(self.number(0), self.number(count), self.number(1), name, rolled=self.rolled) as k:
             yield k
 
     def place(self, args: tuple[Node, ...]) -> list[Node]:

@@ -62,7 +62,9 @@ def without_tiles(kernel: Kernel, options: Options) -> tuple[Kernel, Profile]:
         p = replaced(p, subgroup_size=size)
     if has_tiles(kernel):
         kernel = inline_calls(kernel)
-        kernel = lower_tiles(kernel, size, native=native_tiles(kernel, p))
+        # The drivers that are known to reconverge run on a CPU, and take long to compile much code.
+        slow = "lockstep" in p
+        kernel = lower_tiles(kernel, size, 1 if slow else 4, native=native_tiles(kernel, p), rolled=slow)
     return kernel, p
 
 
