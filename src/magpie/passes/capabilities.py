@@ -9,7 +9,7 @@ from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure, targets_wi
 from magpie.diagnostics import Diagnostic
 from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType, bf16, f16, f64, i64, leaves, u64
-from magpie.ir.nodes import Array, Kernel, Node, walk
+from magpie.ir.nodes import Kernel, Node, walk
 
 __all__ = ["missing_capabilities", "not_portable", "undeclared"]
 
@@ -35,14 +35,11 @@ def _needs(kernel: Kernel) -> Iterator[tuple[Node, str, str]]:
 
 
 def _types(node: Node) -> Iterator[DType]:
-    """The scalar types of a node's value, and of what it reads or writes."""
-    array = node.attrs.get("array")
-    field = node.attrs.get("field")
-    for type_ in (node.type, array.type if isinstance(array, Array) and not field else None):
-        if isinstance(type_, StructType):
-            yield from (leaf for _, leaf, _ in leaves(type_))
-        elif isinstance(type_, DType):
-            yield type_
+    """The scalar types of a node's value; what is only stored is the value of another node."""
+    if isinstance(node.type, StructType):
+        yield from (leaf for _, leaf, _ in leaves(node.type))
+    elif isinstance(node.type, DType):
+        yield node.type
 
 
 def _atomic(node: Node) -> str | None:

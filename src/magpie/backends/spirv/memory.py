@@ -211,7 +211,9 @@ class Memory(Index):
         if have == want:
             return raw
         if t.is_bool:
-            return self.op("INotEqual", self.bool, raw, self.module.null(have))
+            # A device that only stores bytes converts them, and does no more.
+            byte = raw if have == self.u32 or self.has(u8) else self.op("UConvert", self.u32, raw)
+            return self.op("INotEqual", self.bool, byte, self.module.null(self.module.type_of(byte)))
         return self.op("SConvert" if t.kind == "int" else "UConvert", want, raw)
 
     def to_memory(self, value: int, t: DType, element: int) -> int:
@@ -219,8 +221,10 @@ class Memory(Index):
         if self.module.type_of(value) == element:
             return value
         if t.is_bool:
-            m = self.module
-            return self.op("Select", element, value, m.constant(element, 1), m.null(element))
+            m, held = self.module, element if self.has(u8) else self.u32
+            value = self.op("Select", held, value, m.constant(held, 1), m.null(held))
+            if held == element:
+                return value
         return self.op("UConvert", element, value)
 
     def load_words(self, node: Node, buffer: Buffer, field: tuple[int, ...] | None) -> None:
