@@ -76,6 +76,12 @@ def k_dynamic(x, n: mp.i32):
 
 
 @mp.kernel
+def k_quotients(x, y):
+    i = mp.global_id(0)
+    x[i] = x[i] // y[i] + x[i] % y[i] + x[i] // 3
+
+
+@mp.kernel
 def k_print(x):
     i = mp.global_id(0)
     mp.print("x =", x[i], i)
@@ -187,6 +193,15 @@ def test_records_have_the_next_binding():
     artifact, text = compiled(k_print, F)
     assert artifact.info["records"] and artifact.info["sites"][0]["types"] == ["f32", "index"]
     assert "OpDecorate %records Binding 1" in text
+
+
+def test_checked_mode_asks_for_places_and_divisors():
+    artifact, text = compiled(k_quotients, I, I, checked=True)
+    line = inspect.getsourcelines(k_quotients.fn)[1] + 3
+    sites = [(s["kind"], s["line"]) for s in artifact.info["sites"]]
+    # y is loaded once for each quotient; 3 is no divisor to ask for
+    assert sites.count(("divide", line)) == 2 and {kind for kind, _ in sites} == {"divide", "bounds"}
+    assert compiled(k_quotients, I, I)[0].info["sites"] == []
 
 
 def test_coarsened_code_is_a_second_entry(monkeypatch):

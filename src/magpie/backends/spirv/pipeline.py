@@ -16,6 +16,7 @@ from magpie.backends.spirv.unit import ROWS, Unit
 from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Kernel
+from magpie.passes.checked_divisions import check_divisions
 from magpie.passes.inline import inline_calls
 from magpie.passes.legalise import Target, legalise
 from magpie.passes.legalise.atomics import lower_atomics
@@ -76,7 +77,8 @@ def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
     from magpie.passes.math_library import lower_math
     from magpie.passes.webs import split_webs
 
-    kernel = lower_subgroups(ready, p.subgroup_size or None, lambda t: _moved(t, p))
+    kernel = check_divisions(ready) if options.checked else ready
+    kernel = lower_subgroups(kernel, p.subgroup_size or None, lambda t: _moved(t, p))
     kernel = lower_atomics(kernel, lambda t, kind: native_atomic(p.features, t, kind))
     kernel = lower_math(kernel, FAST_MATH if ready.fastmath else frozenset())
     if kernel is not ready:
