@@ -23,6 +23,7 @@ import itertools
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,8 @@ TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16_ari
 class Target:
     """A kind of device, with launch options that must not change a result. ``manifest`` is what this device can do.
     ``any_size``: code that takes any workgroup size. ``plain``: what LLVM makes of the cpu's text without optimising it,
-    in a fifth of the time. ``share``: a default run has one in so many of its rows."""
+    in a fifth of the time. ``share``: a default run has one in so many of its rows. ``software``: a driver for GPUs that
+    runs on the processor."""
 
     name: str
     device: str
@@ -62,6 +64,7 @@ class Target:
     any_size: bool = False
     plain: bool = False
     share: int = 1
+    software: bool = False
 
     def has(self, capabilities: Sequence[str]) -> bool:
         return not self.lacks(capabilities)
@@ -114,10 +117,11 @@ def targets() -> tuple[Target, ...]:
         ordered = sorted(devices, key=lambda d: (-len(d.capabilities), -d.max_workgroup_size, d.index))
         for device in (d for d in ordered if id_ in d.backends):
             name = f"{id_}-{_word(device.name)}" if kinds else id_
-            share = 3 if kinds and device.properties.get("software") else 1
+            software = bool(device.properties.get("software"))
+            share = 3 if kinds and software else 1
             manifest = device.driver.devices()[device.index].manifest
             key = (device.capabilities, device.subgroup_size, device.max_workgroup_size, device.max_shared_bytes)
-            kinds.setdefault(key, Target(name, device.id, manifest, share=share))
+            kinds.setdefault(key, Target(name, device.id, manifest, share=share, software=software))
         found += kinds.values()
     return tuple(found)
 
@@ -176,13 +180,15 @@ def case(
     grids: Sequence[Any] = (None,),
     gangs: bool | str = False,
     subgroups: bool | str = False,
+    heavy: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a test of a function that gives a `Run` or several: one test a target, dtype, block and grid.
 
     The function takes those of ``t``, ``block`` and ``grid`` that it names.  A dtype may be a tuple of dtypes; all must
     be there.  ``gangs=True`` adds gang widths where a backend has gangs: one a row, in turn, and all of them for
     ``gangs="all"`` and in a full run.  ``subgroups`` does the same with subgroup sizes.  Those launches run code
-    for any workgroup size, all others code for their own.
+    for any workgroup size, all others code for their own.  ``heavy`` cases, for which lavapipe takes minutes, run on such
+    drivers in a full run only.
     """
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,6 +217,8 @@ def case(
             name = "-".join(parts)
             marks = _marks(f"{make.__module__.rsplit('.', 1)[-1]}::{make.__name__}[{name}]")
             marks += lacking(target, needs, block)
+            if heavy and target.software and not full_size():
+                marks.append(pytest.mark.skip(reason=f"{target.name} takes minutes: MAGPIE_TEST_ALL=1"))
             if "gangs" in target.manifest.capabilities:  # one in four at other widths, half at the kernel's own
                 share = 4 if target.any_size else 2 if len(combinations) > 2 else 1
                 target = replace(target, plain=in_turn(make.__name__ + name, share) > 0)
@@ -325,7 +333,9 @@ def start(kernel: Any, target: Target, *, sizes: int = 64, **launch: Any) -> Non
             same = kernel_of(kernel.fn, kernel.workgroup, kernel.fastmath, kernel.requires, kernel.checked)
             _any_size[kernel] = same
         kernel = same
-    with mock.patch.dict(os.environ, {knobs.static_workgroups.name: str(sizes)}), optimised(not target.plain):
+    environment = mock.patch.dict(os.environ, {knobs.static_workgroups.name: str(sizes)})
+    with environment, optimised(not target.plain), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*MPG_SPV_2003")  # padding of a struct, which many cases are about
         kernel.launch(device=target.device, **launch)
 
 
