@@ -25,7 +25,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -261,34 +261,35 @@ def items_of(block: Any) -> int:
     return math.prod(block) if isinstance(block, tuple) else int(block)
 
 
-class Beyond(Exception):  # noqa: N818 - no error: the reason why a device cannot run something
-    """A launch asks for more than the device has."""
-
-
-@contextmanager
-def within(target: Target) -> Iterator[None]:
-    """`Beyond` for what the device refuses because it lacks a capability or has less than is asked for, where that is so.
+def beyond(target: Target, error: BaseException) -> str | None:
+    """Why the device cannot do what raised the error: it lacks a capability, or has less than is asked for, where that is
+    so; None for any other error.
 
     Most cases say in `requires=` what they need; a kernel may need more for one type, or on a device of few features.
     """
-    try:
-        yield
-    except mp.CompileError as error:
-        for d in error.diagnostics:
-            name = re.search("needs the capability '([^']+)'", d.message)
-            if d.code == "MPG_CORE_1200" and name and target.lacks([name[1]]):
-                raise Beyond(f"{target.name} lacks {name[1]}") from error
-            _beyond_shared(target, d.code, d.message, error)
-        raise
-    except mp.GpuError as error:
-        _beyond_shared(target, error.diagnostic, error.message, error)
-        raise
+    if isinstance(error, Beyond):
+        return str(error)
+    have = target.manifest
+    if isinstance(error, mp.CompileError):
+        said = [(d.code, d.message) for d in error.diagnostics]
+    else:
+        said = [(error.diagnostic, error.message)] if isinstance(error, mp.GpuError) else []
+    for code, message in said:
+        name = re.search("the capability '([^']+)'", message)
+        numbers = [int(n.replace(",", "")) for n in re.findall(r"[=\s]([0-9][0-9,]*)", message)]
+        if code == "MPG_CORE_1200" and name and target.lacks([name[1]]):
+            return f"{target.name} lacks {name[1]}"
+        if code in ("MPG_SPV_2001", "MPG_LAUNCH_1012") and max(numbers, default=0) > have.max_shared_bytes:
+            return f"{target.name} has {have.max_shared_bytes} bytes of shared memory"
+        if code == "MPG_LAUNCH_1021" and numbers and numbers[0] not in have.subgroup_sizes:
+            return f"{target.name} has subgroups of {', '.join(map(str, have.subgroup_sizes))}"
+        if code == "MPG_LAUNCH_1010" and " at once" in message and len(numbers) > 1 and numbers[0] > numbers[-1]:
+            return f"{target.name} has arrays of at most {numbers[-1]} bytes"
+    return None
 
 
-def _beyond_shared(target: Target, code: str | None, message: str, error: Exception) -> None:
-    asked = re.search(r"([0-9]+) bytes", message)
-    if code in ("MPG_SPV_2001", "MPG_LAUNCH_1012") and asked and int(asked[1]) > target.manifest.max_shared_bytes:
-        raise Beyond(f"{target.name} has {target.manifest.max_shared_bytes} bytes of shared memory") from error
+class Beyond(Exception):  # noqa: N818 - no error: the reason why a device cannot run something
+    """A launch asks for more than the device has."""
 
 
 def check_all(runs: Sequence[Run], target: Target) -> None:
@@ -298,8 +299,11 @@ def check_all(runs: Sequence[Run], target: Target) -> None:
         try:
             check(run, target)
             done += 1
-        except Beyond as reason:
-            reasons.append(str(reason))
+        except (Beyond, mp.CompileError, mp.GpuError) as error:
+            reason = beyond(target, error)
+            if reason is None:
+                raise
+            reasons.append(reason)
     if reasons and not done:
         pytest.skip(reasons[0])
 
@@ -317,8 +321,7 @@ def launch(run: Run, target: Target) -> None:
     options = {**dict(target.options), **run.launch}
     if items_of(run.block) > target.manifest.max_workgroup_size:
         raise Beyond(f"{target.name} has workgroups of at most {target.manifest.max_workgroup_size} work-items")
-    with within(target):
-        start(run.kernel, target, grid=grid, block=run.block, args=run.args, **options)
+    start(run.kernel, target, grid=grid, block=run.block, args=run.args, **options)
 
 
 _any_size: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

@@ -26,7 +26,20 @@ import pytest
 
 import magpie as mp
 
-from .harness import Beyond, Run, Target, _marks, check, denormals, full_size, gang_targets, in_turn, lacking, targets
+from .harness import (
+    Beyond,
+    Run,
+    Target,
+    _marks,
+    beyond,
+    check,
+    denormals,
+    full_size,
+    gang_targets,
+    in_turn,
+    lacking,
+    targets,
+)
 
 SIZES = (1, 16, 32, 33, 64, 100, 256, 1024)
 COUNTS = (1, 2, 7, 64)
@@ -95,7 +108,7 @@ def shape(
         @pytest.mark.parametrize(("target", "gang"), rows)
         def test(target: Target, gang: int | None) -> None:
             few = sizes if default is None or full_size() else [n for n in default[gang or GANGS[0]] if n in sizes]
-            beyond: list[str] = []
+            reasons: list[str] = []
             launches = 0
             alone: dict[Any, Any] = {}  # a kernel -> the same one, which has code for single sizes only
             for block, grid, threads, static in plan(gang, full_size(), few, also, len(make.__name__)):
@@ -109,14 +122,17 @@ def shape(
                     with on_threads(threads):
                         try:
                             check(run, replace(target, any_size=not static))
-                        except Beyond as reason:
-                            beyond.append(str(reason))
+                        except (Beyond, mp.CompileError, mp.GpuError) as error:
+                            reason = beyond(target, error)
+                            if reason is None:
+                                raise
+                            reasons.append(reason)
                         except AssertionError as error:
                             where = f"{grid} workgroups of {run.block}, {threads} threads, static={static}"
                             raise AssertionError(f"{where}: {error}") from None
                     launches += 1
-            if len(beyond) == launches:
-                pytest.skip(beyond[0])
+            if len(reasons) == launches:
+                pytest.skip(reasons[0])
 
         def runs() -> Iterator[Run]:
             pairs = [(block, grid) for block, grid in ((64, 7), (33, 2), (1024, 2)) if block in sizes]
