@@ -211,3 +211,22 @@ def test_random_index_expressions(target, seed, tmp_path):
     expect = np.moveaxis(np.array(want, np.int64), 0, -1)
     bad = np.argwhere(out != expect)
     assert not bad.size, f"{lines[bad[0][2]].strip()} at i={bad[0][0]}, k={bad[0][1]}, n={n}: got {out[tuple(bad[0])]}, expected {expect[tuple(bad[0])]}"
+
+
+@mp.kernel
+def k_extended(x, out, steps):
+    # whichever way it came, `part` is a number of 32 bits in 64, which a compiler may know
+    i = mp.global_id(0)
+    if i < x.shape[0]:
+        part = mp.i64(x[i])
+        for _ in range(steps):
+            while part < 32:
+                part += 2**31
+            part = mp.i64(x[i])
+        out[i] = mp.select(part < 32, 1, 0) + mp.select(part >= -5, 2, 0)
+
+
+@case(requires=("int64",), gangs=True)
+def test_extended_numbers_compare_with_constants():
+    x = np.array([0, 31, 32, 33, -5, -6, 2**31 - 1, -(2**31), 100] * 9, np.int32)
+    return Run(k_extended, (x, empty(81, mp.i32), 2), {1: (x < 32) + 2 * (x >= -5)})

@@ -54,7 +54,9 @@ class Atomics(Subgroups):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         kernel = self.kernel
+        #: Accesses say who sees them, as the Vulkan memory model asks.
         self.explicit = self.module.memory_model == "Vulkan"
+        #: Work-items wait for what others write.
         self.synchronises = any(n.op in _SYNC for n in walk(kernel.body))
         self.written = {b for b in kernel.buffers if b.writes}
 

@@ -160,7 +160,24 @@ class Elementwise(Values):
         if type_ == self.type(source):  # also of narrow ones that are held in 32 bits, the upper of which nobody reads
             return value
         widens = target.bits > source.bits and source.kind == "int"
+        if widens and target.bits == 64:
+            return self.extended(value)
         return self.op("SConvert" if widens else "UConvert", type_, value)
+
+    def extended(self, value: int) -> int:
+        """A signed integer in 64 bits.
+
+        Mesa 22.3, whose lavapipe is a driver of this kind, takes any comparison `i2i64(x) < constant` for false; of two
+        words put together it knows nothing.
+        """
+        type_ = self.type(u64)
+        if "lockstep" not in self.profile:
+            return self.op("SConvert", type_, value)
+        if self.module.type_of(value) != self.u32:
+            value = self.op("SConvert", self.u32, value)
+        high = self.op("ShiftRightArithmetic", self.u32, value, self.word(31))
+        pair = self.op("CompositeConstruct", self.module.type_vector(self.u32, 2), value, high)
+        return self.op("Bitcast", type_, pair)
 
     def bitcast(self, value: int, source: DType, target: DType) -> int:
         """Same bits, other type."""

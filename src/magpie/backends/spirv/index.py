@@ -53,7 +53,10 @@ class Index(Elementwise):
         found = self.map.get(node)
         if found is None:
             assert self.forms.narrow(node), f"{node} is held in 32 bits, and all of it is asked for"
-            found = self.converted("SConvert", self.type(u64), self.lows[node])
+            low = self.lows[node]
+            found = self.conversions.get(("extended", low))
+            if found is None:
+                found = self.conversions["extended", low] = self.extended(low)
         return found
 
     def as_index(self, node: Node) -> int:

@@ -47,7 +47,6 @@ class SpirvKernel(Tiles):
             self.info["subgroup_size"] = self.profile.subgroup_size
             self.unit.needs.add(f"sg{self.profile.subgroup_size}")
         self.plan_shared()
-        self.barriers = any(n.op == "barrier" for n in walk(ready.body))
         self.leave_beyond()
         self.body(ready.body)
         self.finish()

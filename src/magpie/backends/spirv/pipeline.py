@@ -102,8 +102,7 @@ def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Uni
         coarse = SpirvKernel(kernel, legal[1], layout, unit, options, f"_by{chosen.factor}")
         info["coarse"] = {name: coarse.info[name] for name in _OWN}
         info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
-    barriers = plain.barriers
-    unit.decorate_bindings(legal[0], coherent=barriers and unit.module.memory_model == "GLSL450")
+    unit.decorate_bindings(legal[0], coherent=plain.synchronises and not plain.explicit)
     if kernel.loc is not None:
         unit.module.source(file=kernel.loc.file)
     info |= {

@@ -165,7 +165,7 @@ class Unit:
             m.decorate(variable, "Restrict" if alone else "Aliased")
             if kind in ("read", "none"):
                 m.decorate(variable, "NonWritable")
-            elif coherent:
+            elif coherent and (kind == "read_write" or not kernel.facts.noalias):  # else nobody reads it
                 m.decorate(variable, "Coherent")
 
     def features(self) -> list[str]:

@@ -74,7 +74,7 @@ def profile_of(device: PhysicalDevice) -> Any:
     from magpie.backends.spirv.profile import Profile
 
     found = {ours for ours, theirs in _FEATURES.items() if device.has(theirs)}
-    if device.has("shaderBufferFloat32AtomicAdd") and device.has("shaderSharedFloat32AtomicAdd"):
+    if all(device.has(f"shader{where}Float32Atomic{what}") for where in ("Buffer", "Shared") for what in ("Add", "s")):
         found.add("atomic_f32")
     if device.has("shaderBufferInt64Atomics") and device.has("shaderSharedInt64Atomics"):
         found.add("atomic_i64")
