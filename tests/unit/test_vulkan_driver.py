@@ -144,6 +144,20 @@ def test_launches_run_in_order(on, uniform):
     a.free()
 
 
+def test_kernels_with_scalars_here_and_there_take_turns(on):
+    driver, device = on
+    a, b = Arrays(driver, device, uniform=True), Arrays(driver, device)
+    calls = a.bind(), b.bind()
+    for n in range(600):  # more than one chunk of scalars
+        calls[n % 2](*(a if n % 3 else b).words(1.0))
+    times = [sum(1 for n in range(600) if bool(n % 3) is mine) for mine in (True, False)]
+    assert np.array_equal(a.result(), 1 + times[0] * a.x) and np.array_equal(b.result(), 1 + times[1] * b.x)
+    driver.synchronize(device)
+    assert all(len(m.owner.sets) <= 6 for each in (a, b) for m in each.memory)
+    a.free()
+    b.free()
+
+
 def test_the_workgroup_size_is_the_launch_s(on):
     a = Arrays(*on)
     for block in (1, 7, 64, 128):

@@ -93,7 +93,8 @@ class Context:
         self._idle_lanes: list[Lane] = []
         self._wake = threading.Event()
         self._flusher: threading.Thread | None = None
-        self.finished = False
+        #: It ends, and has ended.
+        self.finishing = self.finished = False
 
     def _create(self, family: int) -> None:
         physical = self.physical
@@ -159,8 +160,6 @@ class Context:
             self.lost = error(code, what)
             return self.lost
         return error(code, what)
-
-    error = failed
 
     def created(self, function: str, info: Any) -> int:
         """The handle of something new. Raises GpuError."""
@@ -385,8 +384,6 @@ class Context:
             self.finishing = True
             self._wake.set()
             flusher.join(1)
-
-    finishing = False
 
 
 def _flush_old(context: weakref.ref[Context], wake: threading.Event) -> None:

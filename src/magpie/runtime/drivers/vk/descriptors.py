@@ -59,6 +59,10 @@ class Bindings:
         return self.storage + self.uniform
 
 
+#: What a kept set is for.
+Key = tuple[Bindings, tuple[Info, ...]]
+
+
 class Writes:
     """Room for what `vkUpdateDescriptorSets` and `vkCmdPushDescriptorSetKHR` read, for one kind of bindings."""
 
@@ -98,7 +102,7 @@ class Descriptors:
         self._bindings: dict[tuple[int, bool], Bindings] = {}
         self._pools: list[int] = []
         self._free: dict[Bindings, list[int]] = {}
-        self._sets: dict[tuple[Bindings, tuple[Info, ...]], int] = {}
+        self._sets: dict[Key, tuple[int, tuple[Piece, ...]]] = {}
         self._writes: dict[Bindings, Writes] = {}
 
     @property
@@ -124,10 +128,10 @@ class Descriptors:
         key = bindings, infos
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = self._made(bindings, infos)
+            found = self._sets[key] = self._made(bindings, infos), pieces
             for piece in pieces:
-                piece.sets.append(key)
-        return found
+                piece.sets.add(key)
+        return found[0]
 
     def _made(self, bindings: Bindings, infos: tuple[Info, ...]) -> int:
         free = self._free.setdefault(bindings, [])
@@ -176,11 +180,11 @@ class Descriptors:
 
     def forget(self, piece: Piece) -> None:
         """A piece of memory goes, and no command uses it: its sets are free."""
-        for key in piece.sets:
-            found = self._sets.pop(key, None)
-            if found is not None:
-                self._free[key[0]].append(found)
-        piece.sets.clear()
+        for key in tuple(piece.sets):
+            set_, pieces = self._sets.pop(key)
+            self._free[key[0]].append(set_)
+            for each in pieces:
+                each.sets.discard(key)
 
     def close(self) -> None:
         """Destroy everything."""

@@ -201,7 +201,6 @@ class _Text:
         self.grid = grid
         self.stream = stream
         self.groups = groups
-        self.buffers = [p for p in kernel.layout.params if isinstance(p, BufferField)]
         self.words: list[str] = []
         self.arrays: list[tuple[str, BufferField]] = []
         for p in kernel.layout.params:
@@ -351,8 +350,8 @@ class _Text:
             f"sets[0] = kept(bindings, infos_now, ({', '.join(pieces)},))",
             f"bind_sets(cmd, 1, layout, 0, 1, sets_at, {number}, {'dynamic_at' if offset else 'None'})",
         ]
-        if offset:
-            return [*lines, offset, *change]
+        if offset:  # bound anew each time, and whoever comes next has to do so as well
+            return [*lines, offset, *change, "r.bound = None"]
         return [*lines, f"if r.bound != {key}:", *(f"    {c}" for c in change), f"    r.bound = {key}"]
 
     def _block(self) -> tuple[list[str], struct.Struct]:
@@ -363,13 +362,12 @@ class _Text:
         for source, code, offset in sorted(self.info["block"], key=lambda entry: entry[2]):
             parts.append(f"{offset - at}x{code}" if offset > at else code)
             at = offset + struct.calcsize("<" + code)
-            values.append(self._value(tuple(source), code))
+            values.append(self._value(*source))
         size = int(self.info["block_size"])
         parts.append(f"{size - at}x" if size > at else "")
         return values, struct.Struct("".join(parts))
 
-    def _value(self, source: tuple[Any, ...], code: str) -> str:
-        kind, number = source
+    def _value(self, kind: str, number: int) -> str:
         if kind == "word":
             return str(self.words[number])
         if kind == "groups":

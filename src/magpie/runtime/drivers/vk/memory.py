@@ -20,6 +20,7 @@ from magpie.runtime.drivers.vk.results import BACKEND
 
 if TYPE_CHECKING:
     from magpie.runtime.drivers.vk.context import Context
+    from magpie.runtime.drivers.vk.descriptors import Key
     from magpie.runtime.drivers.vk.lane import Batch
 
 __all__ = ["Memory", "Piece"]
@@ -83,7 +84,7 @@ class Piece:
         self.last: Batch | None = None
         self.others: list[Batch] = []
         #: Keys of cached descriptor sets that name it.
-        self.sets: list[Any] = []
+        self.sets: set[Key] = set()
 
     @property
     def readable(self) -> bool:
@@ -176,7 +177,7 @@ class Memory:
                     self.starts[piece.address] = piece
                     insort(self._order, piece.address)
                     return piece
-        raise self.context.error(code or vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, f"an array of {nbytes:,} bytes")
+        raise self.context.failed(code or vk.VK_ERROR_OUT_OF_DEVICE_MEMORY, f"an array of {nbytes:,} bytes")
 
     def _check_size(self, size: int) -> None:
         most = min(self.context.physical.largest_allocation, self.context.physical.largest_buffer)
