@@ -82,6 +82,21 @@ def k_quotients(x, y):
 
 
 @mp.kernel
+def k_until(x):
+    t = mp.thread_id(0)
+    done = mp.shared(1, mp.i32)
+    for _ in range(50):
+        mp.barrier()
+        if t == 0:
+            done[0] = 1 if x[0] > 5.0 else 0
+        mp.barrier()
+        if done[0] == 1:
+            break
+        mp.barrier()
+        x[t] += 1.0
+
+
+@mp.kernel
 def k_print(x):
     i = mp.global_id(0)
     mp.print("x =", x[i], i)
@@ -202,6 +217,13 @@ def test_checked_mode_asks_for_places_and_divisors():
     # y is loaded once for each quotient; 3 is no divisor to ask for
     assert sites.count(("divide", line)) == 2 and {kind for kind, _ in sites} == {"divide", "bounds"}
     assert compiled(k_quotients, I, I)[0].info["sites"] == []
+
+
+def test_loops_with_barriers_are_left_as_the_subgroup_agrees_where_empty_lanes_disagree():
+    _, text = compiled(k_until, F, arch="vulkan1.3+i64+subgroups+lockstep+sg8")
+    assert len(re.findall("OpGroupNonUniformAny ", text)) == 1  # not for the count, not for `t == 0`
+    _, text = compiled(k_until, F, arch="vulkan1.3+i64+subgroups+reconverge+sg32")
+    assert "OpGroupNonUniform" not in text
 
 
 def test_coarsened_code_is_a_second_entry(monkeypatch):

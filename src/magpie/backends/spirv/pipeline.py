@@ -19,6 +19,7 @@ from magpie.ir.nodes import Kernel
 from magpie.passes.checked_divisions import check_divisions
 from magpie.passes.inline import inline_calls
 from magpie.passes.legalise import Target, legalise
+from magpie.passes.legalise.agreement import agree_on_branches
 from magpie.passes.legalise.atomics import lower_atomics
 from magpie.passes.legalise.subgroups import lower_subgroups
 from magpie.passes.lower_tiles import has_tiles, lower_tiles
@@ -78,6 +79,8 @@ def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
     from magpie.passes.webs import split_webs
 
     kernel = check_divisions(ready) if options.checked else ready
+    if "lockstep" in p and "subgroups" in p:
+        kernel = agree_on_branches(kernel)
     kernel = lower_subgroups(kernel, p.subgroup_size or None, lambda t: _moved(t, p))
     kernel = lower_atomics(kernel, lambda t, kind: native_atomic(p.features, t, kind))
     kernel = lower_math(kernel, FAST_MATH if ready.fastmath else frozenset())
