@@ -11,7 +11,8 @@ import pytest
 import magpie as mp
 from magpie.backends.interp.numerics.elementary import ELEMENTARY
 
-from .harness import targets
+from . import oracle as o
+from .harness import full_size, targets
 
 TWO = ("pow", "atan2", "hypot")
 COUNT = 1 << 12
@@ -55,3 +56,29 @@ def test_bits(kernels, op, t):
     for target, other in zip(found[1:], results[1:], strict=True):
         bad = np.flatnonzero(results[0] != other)
         assert not len(bad), f"{found[0].name} and {target.name} differ at {x[bad[0]]!r}, {y[bad[0]]!r}"
+
+
+@pytest.mark.parametrize("op", sorted(ELEMENTARY) if full_size() else ["exp", "log", "pow", "sin"])
+@pytest.mark.parametrize("t", [mp.f32, mp.f64, *([mp.f16, mp.bf16] if full_size() else [])], ids=str)
+def test_bits_of_normal_numbers(kernels, op, t):
+    """On targets that flush denormals, too: the same bits, or a zero where the interpreter has a denormal."""
+    needs = [c for name, c in (("f64", "f64"), ("f16", "f16_arithmetic"), ("bf16", "bf16")) if name == t.name]
+    found = [x for x in targets() if x.manifest.flushes_denormals and x.has(needs)]
+    if not found:
+        pytest.skip("no target here flushes denormals")
+    wide = mp.f64 if t is mp.f64 else mp.f32
+    with np.errstate(all="ignore"):
+        x, y = (inputs(wide, k).astype(t.numpy) for k in (1, 2))
+        x, y = (np.where(o.is_denormal(v), np.ones_like(v), v) for v in (x, y))
+    results = []
+    for device in ["interp", *(x.device for x in found)]:
+        z = np.zeros(COUNT, t.numpy)
+        getattr(kernels, f"k_{op}").launch(grid=COUNT // 64, block=64, args=(x, y, z), device=device)
+        results.append(z)
+    want = results[0]
+    for target, got in zip(found, results[1:], strict=True):
+        with np.errstate(all="ignore"):
+            nan = np.isnan(want.astype(np.float64)) & np.isnan(got.astype(np.float64))
+        same = (want.view(f"u{t.itemsize}") == got.view(f"u{t.itemsize}")) | nan | (o.is_denormal(want) & (got == 0))
+        bad = np.flatnonzero(~same)
+        assert not len(bad), f"{target.name} at {x[bad[0]]!r}, {y[bad[0]]!r}: {got[bad[0]]!r}, not {want[bad[0]]!r}"

@@ -208,7 +208,7 @@ def hypot_f32(x: mp.f32, y: mp.f32) -> Any:
     swap = ax < ay
     large = mp.select(swap, ay, ax)
     small = mp.select(swap, ax, ay)
-    up = large < 8.673617379884035e-19
+    up = large < 9.094947017729282e-13  # 2**-40: what a target may flush of the other square is of no account
     down = large > 1.152921504606847e18
     s = mp.select(down, 8.271806125530277e-25, mp.select(up, 1.2676506002282294e30, 1.0))
     back = mp.select(down, 1.2089258196146292e24, mp.select(up, 7.888609052210118e-31, 1.0))
@@ -226,7 +226,7 @@ def hypot_f64(x: mp.f64, y: mp.f64) -> Any:
     swap = ax < ay
     large = mp.select(swap, ay, ax)
     small = mp.select(swap, ax, ay)
-    up = large < 3.054936363499605e-151
+    up = large < 3.8725919148493183e-121  # 2**-400
     down = large > 3.273390607896142e150
     s = mp.select(down, 2.409919865102884e-181, mp.select(up, 5.260135901548374e210, 1.0))
     back = mp.select(down, 4.149515568880993e180, mp.select(up, 1.90109156629516e-211, 1.0))
