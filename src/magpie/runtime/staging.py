@@ -6,6 +6,7 @@ were. Arrays of the device itself are passed as they are. A launch that writes a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -142,8 +143,13 @@ class _Stage:
         driver, index = self.device.driver, self.device.index
         spans = [_span(array) for array, _, _ in members]
         low, high = min(a for a, _ in spans), max(b for _, b in spans)
-        start = self.allocate(high - low + _LINE)
-        start += (low - start) % _LINE  # every element is aligned as it is here
+        # Every element is aligned as it is here; and the number of elements before the first is whole, for devices that
+        # find an array by that. Sizes that are no powers of two are those of structs, and one stretch has mostly one.
+        uneven = next((array for array, _, _ in members if array.itemsize & (array.itemsize - 1)), members[0][0])
+        first, size = uneven.ctypes.data - low, uneven.itemsize
+        start = self.allocate(high - low + math.lcm(_LINE, size))
+        shift = (low - start) % _LINE
+        start += next((s for s in range(shift, _LINE * size, _LINE) if (s + first) % size == 0), shift)
         driver.copy_in(index, start, low, high - low)
 
         def back() -> None:

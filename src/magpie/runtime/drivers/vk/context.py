@@ -363,6 +363,8 @@ class Context:
             self.finished = True
             if self.forked:
                 return
+            # A semaphore tells that commands have run; lavapipe's thread lets go of pipelines after that.
+            self.call["vkDeviceWaitIdle"](self.handle)
             parts: tuple[Any, ...] = (self.descriptors, self.pipelines, self.marks, self.memory, *self.lanes)
             for part in parts:
                 part.close()
