@@ -159,3 +159,21 @@ def test_rough_division_is_corrected(op, t):
         found = run(roughened(kernel, t), [*columns, off], t)
         same = (want.view(integer) == found.view(integer)) | (np.isnan(want) & np.isnan(found))
         assert same.all(), [c[~same][0] for c in columns] + [want[~same][0], found[~same][0], (~same).sum()]
+
+
+@pytest.mark.parametrize("t", [f32, f64], ids=str)
+@pytest.mark.parametrize("by", [3.0, -7.0, 0.1, 1.0 + 2.0**-23, 2.0 - 2.0**-23, 4.0, -0.5, 2.0**70, 0.0, np.inf], ids=str)
+def test_division_by_a_constant(t, by):
+    """One reciprocal, which is rounded here; a power of two is one product. Numpy divides by the number of the type."""
+    wide = {f32: np.float32, f64: np.float64}[t]
+    integer = {f32: np.int32, f64: np.int64}[t]
+    x = floats(t, 60000)
+    kernel = legal(op_kernel("div", (t, t), t, by, facts=Facts(small=True)), ROUGH)
+    if by in (4.0, -0.5):
+        assert not any(n.op in ("fma", "div", "if") for n in walk(kernel.body[-1].regions[0]))
+    with np.errstate(all="ignore"):
+        want = x / wide(by)
+    off = np.random.default_rng(0).integers(-3, 4, len(x)).astype(integer)
+    found = run(roughened(kernel, t), [x, x, off], t)
+    same = (want.view(integer) == found.view(integer)) | (np.isnan(want) & np.isnan(found))
+    assert same.all(), [x[~same][0], want[~same][0], found[~same][0], (~same).sum()]

@@ -13,11 +13,11 @@ from typing import Any
 
 import magpie as mp
 
-__all__ = ["div_f32", "div_f64", "sqrt_f32", "sqrt_f64"]
+__all__ = ["div_by_f32", "div_by_f64", "div_f32", "div_f64", "sqrt_f32", "sqrt_f64"]
 
 
-def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any]:
-    """The two functions for floats ``f`` with bits ``u``; ``steps``: of Newton's method, from 21 right bits to all."""
+def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any, Any]:
+    """The functions for floats ``f`` with bits ``u``; ``steps``: of Newton's method, from 21 right bits to all."""
     width = f.bits
     digits = {32: 23, 64: 52}[width]
     guard = width - 1 - digits
@@ -95,6 +95,16 @@ def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any]:
         return q
 
     @mp.func
+    def by(a, b, y):  # type: ignore[no-untyped-def]
+        """a / b of a moderate b whose reciprocal, correctly rounded, is y: Markstein's theorem needs no neighbour."""
+        q = a * y
+        q = mp.fma(mp.fma(-b, q, a), y, q)
+        q = mp.fma(mp.fma(-b, q, a), y, q)
+        if (mp.bitcast(a, u) & u(sign - 1)) - u(low) >= u(span):
+            q = far(a, b)
+        return q
+
+    @mp.func
     def sqrt(x):  # type: ignore[no-untyped-def]
         tiny = x < 2.0**-reach
         huge = x > 2.0**reach
@@ -113,8 +123,8 @@ def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any]:
         s = mp.select((x > 0.0) & (x < mp.inf), s, x)
         return mp.select(x < 0.0, mp.nan, s)
 
-    return div, sqrt
+    return div, by, sqrt
 
 
-div_f32, sqrt_f32 = _exact(mp.f32, mp.u32, 1)
-div_f64, sqrt_f64 = _exact(mp.f64, mp.u64, 2)
+div_f32, div_by_f32, sqrt_f32 = _exact(mp.f32, mp.u32, 1)
+div_f64, div_by_f64, sqrt_f64 = _exact(mp.f64, mp.u64, 2)

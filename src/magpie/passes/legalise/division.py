@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from magpie.dtypes import DType, f32, f64
 from magpie.ir.nodes import Function, Kernel, Node, walk
 from magpie.passes.inline import inline_calls
+from magpie.passes.legalise.calc import Calc, constant
 from magpie.passes.legalise.target import Target
 from magpie.passes.math_library import library_code
 from magpie.passes.rewrite import Rewriter
@@ -23,9 +25,16 @@ def lower_division(kernel: Kernel, target: Target) -> Kernel:
     def exact(rw: Rewriter, node: Node) -> Node:
         if not _wanted(kernel, node):
             return rw.keep(node)
-        function = _code(node.op, node.dtype)
+        args, op, t = [rw.value(a) for a in node.args], node.op, node.dtype
+        by = constant(args[-1]) if op == "div" else None
+        if by is not None and 2.0**-60 < abs(by) < 2.0**60:
+            reciprocal = rw.out.const(1.0 / by, t)
+            if abs(math.frexp(by)[0]) == 0.5:  # a power of two, and so is that
+                return Calc(rw.out, node)("mul", args[0], reciprocal)
+            op, args = "div_by", [*args, reciprocal]
+        function = _code(op, t)
         functions[function] = None
-        call = rw.out.emit("call", *(rw.value(a) for a in node.args), function=function)
+        call = rw.out.emit("call", *args, function=function)
         return rw.out.emit("call_result", type=node.type, call=call, index=0)
 
     body = Rewriter(dict.fromkeys(("div", "sqrt"), exact)).region(kernel.body)
@@ -33,7 +42,7 @@ def lower_division(kernel: Kernel, target: Target) -> Kernel:
 
 
 def _code(op: str, t: DType) -> Function:
-    function = library_code("math.quotient", f"{op}_{t}", (t,) * (2 if op == "div" else 1))
+    function = library_code("math.quotient", f"{op}_{t}", (t,) * {"sqrt": 1, "div": 2, "div_by": 3}[op])
     for node in walk(function.body):
         if node.op in ("div", "sqrt"):
             node.attrs["rough"] = True
