@@ -157,6 +157,25 @@ def test_an_array_goes_to_other_devices_and_back(device):
     assert np.array_equal(there.to(device).to_numpy(), np.arange(N))
 
 
+def test_children_made_by_fork_end_well(device, tmp_path):
+    """What a child has of its parent's arrays and kernels goes without a call to the device."""
+    file = tmp_path / "program.py"
+    file.write_text(
+        "import multiprocessing\nimport sys\nimport numpy as np\nimport magpie as mp\n\n\n"
+        "@mp.kernel\ndef twice(x: mp.Array[mp.f32]):\n    i = mp.global_id(0)\n    if i < x.shape[0]:\n"
+        "        x[i] = x[i] * 2\n\n\n"
+        "x = mp.ones(1 << 16, device=sys.argv[1])\ntwice[256, 256](x)\ntwice[256, 256](x)\n\n\n"
+        "def child():\n    global x\n    y = np.ones(8, np.float32)\n    twice.launch(grid=1, block=8, args=(y,), device='cpu')\n"
+        "    x = None\n    sys.exit(0 if y[0] == 2 else 1)\n\n\n"
+        "p = multiprocessing.get_context('fork').Process(target=child)\np.start()\np.join(60)\n"
+        "print(p.exitcode, x.to_numpy()[0])\n",
+        encoding="utf-8",
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, str(file), device.id], env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 4.0\n", "")
+
+
 def test_a_program_may_end_with_work_under_way(device, tmp_path):
     """No message, no crash and no wait for ever: launches that nobody waits for, arrays and streams that are alive."""
     file = tmp_path / "program.py"

@@ -336,7 +336,7 @@ class Context:
         buried = self.buried
         while buried:
             what = buried.popleft()
-            if self.finished or self.lost is not None:
+            if self.finished or self.forked or self.lost is not None:
                 continue
             if isinstance(what, Piece):
                 self._release(what)
