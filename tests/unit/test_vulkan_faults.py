@@ -249,6 +249,8 @@ def test_one_gpu_of_two_apis_is_listed_once(driver):
         ids = [d.id for d in mp.devices()]
         assert "ptx:0" in ids and "spv:0" not in ids
         assert mp.device("vulkan:0").name == mp.device("cuda:0").name
+        mp.devices()
+        assert mp.device("cuda:0").backends == ("ptx", "spv") and mp.device("vulkan:0").backends == ("spv",)
     cuda.close()
 
 

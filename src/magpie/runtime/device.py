@@ -19,13 +19,14 @@ class Device:
     backend that can run on it. Limits are in work-items and bytes.
     """
 
-    __slots__ = ("__weakref__", "_info", "backend", "driver", "index")
+    __slots__ = ("__weakref__", "_also", "_info", "backend", "driver", "index")
 
     def __init__(self, backend: str, driver: Driver, info: DeviceInfo) -> None:
         self.backend = backend
         self.driver = driver
         self.index = info.index
         self._info = info
+        self._also: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -39,8 +40,15 @@ class Device:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Every backend that can run on this device, this one first."""
-        return self._info.backends
+        """Every backend that can run on this device, this one first.
+
+        Those through which another driver reaches the same GPU are known once `mp.devices()` has looked.
+        """
+        return (*self._info.backends, *self._also)
+
+    def reached_by(self, other: Device) -> None:
+        """Another driver's device is this one, too."""
+        self._also = tuple(b for b in dict.fromkeys((*self._also, *other.backends)) if b not in self._info.backends)
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -110,13 +110,15 @@ class Runtime:
         """Every device, best backend first, each physical one once; the interpreter stands last."""
         ids = [*(i for i in ORDER if i in _DRIVERS), *(i for i in backend_ids() if i not in ORDER)]
         found: list[Device] = []
-        seen: set[object] = set()
+        seen: dict[object, Device] = {}
         for id_ in ids:
             for each in self.of_backend(id_):
                 key = each.properties.get("uuid")
-                if key is None or key not in seen:
+                same = None if key is None else seen.setdefault(key, each)
+                if same is None or same is each:
                     found.append(each)
-                    seen.add(key)
+                else:
+                    same.reached_by(each)
         # Stable: what runs on the processor through a driver for GPUs comes behind what is made for processors.
         return sorted(found, key=lambda each: (each.backend == "interp", each.software))
 
