@@ -216,6 +216,30 @@ def test_a_device_of_an_older_vulkan_is_listed_and_not_used(driver):
         assert caught.value.kind is GpuErrorKind.Unsupported
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "multiprocessors", "threads"),
+    [
+        # an H200, and a Radeon RX 7900 XTX as its driver tells
+        ("ShaderSMBuiltinsPropertiesNV", {"shaderSMCount": 132, "shaderWarpsPerSM": 64}, 132, 270_336),
+        (
+            "ShaderCorePropertiesAMD",
+            {
+                "shaderEngineCount": 6, "shaderArraysPerEngineCount": 2, "computeUnitsPerShaderArray": 8,
+                "simdPerComputeUnit": 2, "wavefrontsPerSimd": 16, "wavefrontSize": 64,
+            },
+            96,
+            196_608,
+        ),
+    ],
+)
+def test_how_much_a_device_runs_at_once(driver, name, values, multiprocessors, threads):
+    physical = driver._physical[0]
+    assert (physical.multiprocessors, physical.threads) == (0, 0) and "multiprocessors" not in driver.devices()[0].properties
+    physical._properties[f"VkPhysicalDevice{name}"] = make(f"VkPhysicalDevice{name}", **values)
+    assert (physical.multiprocessors, physical.threads) == (multiprocessors, threads)
+    assert driver.devices()[0].properties["multiprocessors"] == multiprocessors
+
+
 def test_gpus_come_before_processors(driver):
     from magpie.runtime.drivers.vulkan import _rank
 

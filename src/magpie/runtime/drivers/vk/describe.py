@@ -140,6 +140,7 @@ def device_info(device: PhysicalDevice, index: int) -> DeviceInfo:
         properties={
             "arch": profile.text,
             "software": device.is_cpu,
+            **({"multiprocessors": device.multiprocessors} if device.multiprocessors else {}),
             "vulkan": version_text(device.api_version),
             "driver_version": _driver_version(device),
             **{name: text for name, text in told.items() if text},

@@ -181,16 +181,20 @@ class PhysicalDevice:
         return int(found) or 1 << 30
 
     @property
-    def threads(self) -> int:
-        """About how many work-items the device runs at once; 0 where it does not tell."""
-        sms = self.tells("ShaderSMBuiltinsPropertiesNV", "shaderSMCount")
-        if sms:
-            return int(sms * self.tells("ShaderSMBuiltinsPropertiesNV", "shaderWarpsPerSM") * 32)
+    def multiprocessors(self) -> int:
+        """How many multiprocessors (compute units) the device has; 0 where it does not tell."""
         core = "ShaderCorePropertiesAMD"
         units = self.tells(core, "shaderEngineCount") * self.tells(core, "shaderArraysPerEngineCount")
         units *= self.tells(core, "computeUnitsPerShaderArray")
+        return int(self.tells("ShaderSMBuiltinsPropertiesNV", "shaderSMCount") or units)
+
+    @property
+    def threads(self) -> int:
+        """How many work-items the device holds at once; 0 where it does not tell."""
+        core = "ShaderCorePropertiesAMD"
         waves = self.tells(core, "simdPerComputeUnit") * self.tells(core, "wavefrontsPerSimd")
-        return int(units * waves * self.tells(core, "wavefrontSize"))
+        each = waves * self.tells(core, "wavefrontSize")
+        return self.multiprocessors * int(self.tells("ShaderSMBuiltinsPropertiesNV", "shaderWarpsPerSM") * 32 or each)
 
     @property
     def memory_total(self) -> int:
