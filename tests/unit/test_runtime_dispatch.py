@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -124,6 +126,13 @@ def test_a_driver_that_runs_on_the_processor_comes_last(monkeypatch, software, b
     assert [i for i in ids if i.startswith("spv")][0] == f"spv:{software.index(min(software))}"
     assert ids.index("cpu:0") == software.count(False) and ids[-1] == "interp:0"
     assert mp.device("vulkan").id == "spv:0"  # named, it is there
+
+
+@pytest.mark.skipif(dispatch._worth_a_look("spv"), reason="there may be a GPU here")
+def test_vulkan_is_not_opened_where_there_is_no_gpu():
+    text = "import sys\nimport magpie as mp\nprint(mp.device().backend, 'magpie.runtime.drivers.vulkan' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["cpu", "False"]
 
 
 def test_registry():
