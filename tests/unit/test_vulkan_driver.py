@@ -18,6 +18,7 @@ import pytest
 
 from magpie.errors import GpuError, GpuErrorKind
 from magpie.runtime.driver import LaunchShape, MemoryHint
+from magpie.runtime.drivers.vk import constants as vk
 from magpie.runtime.drivers.vk.lane import MOST_PENDING
 from magpie.runtime.drivers.vk.pipelines import _HEAD
 from magpie.runtime.drivers.vk.transfer import PART
@@ -309,18 +310,27 @@ def test_events_tell_the_device_s_time(on):
     a.free()
 
 
-def test_a_wait_with_a_limit(on):
+def test_a_wait_with_a_limit(on, monkeypatch):
     driver, device = on
-    a = Arrays(driver, device, n=1 << 20)
+    context = driver.context(device)
+    a = Arrays(driver, device)
     call = a.bind()
     driver.synchronize(device, timeout=10.0)
-    for _ in range(20):
-        call(*a.words(1.0))
-    with pytest.raises(GpuError, match="has not ended after 0 s; the kernel launched last is 'saxpy'") as caught:
-        driver.synchronize(device, timeout=0.0)
-    assert caught.value.kind is GpuErrorKind.TimeoutExpired
+    call(*a.words(1.0))
+    event = driver.record_event(device, None)
+    with monkeypatch.context() as patch:
+        patch.setitem(context.call, "vkWaitSemaphores", lambda *args: vk.VK_TIMEOUT)  # a kernel that does not end
+        for wait in (lambda t: driver.synchronize(device, timeout=t), event.synchronize):
+            for seconds in (0.0, 0.02):
+                started = time.monotonic()
+                with pytest.raises(GpuError, match=f"has not ended after {seconds:g} s; the kernel .* is 'saxpy'") as caught:
+                    wait(seconds)
+                assert caught.value.kind is GpuErrorKind.TimeoutExpired
+                assert time.monotonic() - started >= seconds
+        assert context.stuck  # the end of the process would not wait
     driver.synchronize(device, timeout=60.0)
-    assert driver.context(device).stuck is False
+    assert not context.stuck
+    assert np.array_equal(a.result(), 1 + a.x)
     a.free()
 
 
