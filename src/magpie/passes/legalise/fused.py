@@ -32,7 +32,8 @@ def lower_fma(kernel: Kernel, target: Target) -> Kernel:
             # The product is exact in f64. The sum is rounded to odd there, so that rounding it again is rounding once.
             x, y, z = (c.cast(a, f64) for a in args)
             return c.cast(sum_to_odd(c, c("mul", x, y), z), f32)
-        function = library_code("math.fused", f"fma_{node.dtype}", (node.dtype,) * 3)
+        name = f"fma_{node.dtype}" if target.denormals or node.type is f64 else "fma_normal_f32"
+        function = library_code("math.fused", name, (node.dtype,) * 3)
         functions[function] = None
         call = rw.out.emit("call", *args, function=function)
         return rw.out.emit("call_result", type=node.type, call=call, index=0)
