@@ -14,12 +14,12 @@ import magpie as mp
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.loader import load_object
 from magpie.backends.llvm import codegen
-from magpie.backends.llvm.emitter import Module, leaf_offset
+from magpie.backends.llvm.emitter import Module
 from magpie.backends.llvm.simt import Simt
 from magpie.dtypes import DType, StructType, f16, f32, i32, index
 from magpie.ir.builder import Builder
 from magpie.ir.layout import compute_layout
-from magpie.ir.nodes import Array, Buffer, Kernel, LocalArray, Node, Scalar, Slot
+from magpie.ir.nodes import Array, Buffer, Kernel, LocalArray, Node, Scalar, Slot, leaf_offset
 from magpie.passes import prepare
 
 ROOT = Path(__file__).resolve().parents[2]

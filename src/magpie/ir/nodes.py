@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from magpie.diagnostics.loc import Loc
-from magpie.dtypes import DType, StructType, Type
+from magpie.dtypes import DType, StructType, Type, leaves
 from magpie.ir.ops import OPS, OpInfo
 from magpie.ir.tiles import Tile
 from magpie.records import record
@@ -35,6 +35,7 @@ __all__ = [
     "SharedArray",
     "Slot",
     "ValueType",
+    "leaf_offset",
     "origins",
     "walk",
 ]
@@ -220,6 +221,16 @@ class ConstArray(Array):
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+
+def leaf_offset(array: Array, field: tuple[int, ...] | None) -> tuple[DType, int, int]:
+    """(scalar type, byte offset inside an element, element size) of what an access addresses."""
+    if isinstance(array.type, DType):
+        return array.type, 0, array.type.itemsize
+    for path, t, offset in leaves(array.type):
+        if path == tuple(field or ()):
+            return t, offset, array.type.itemsize
+    raise AssertionError(f"no leaf {field} in {array}")
 
 
 class Scalar:

@@ -91,10 +91,11 @@ class _Copy(Rewriter):
 
 
 class _Unroller(Rewriter):
-    def __init__(self, factors: Mapping[Node, int], ahead: Set[Node]) -> None:
+    def __init__(self, factors: Mapping[Node, int], ahead: Set[Node], rolled: bool) -> None:
         super().__init__({"loop": self.loop})
         self.factors = factors
         self.ahead = ahead
+        self.rolled = {"rolled": True} if rolled else {}
 
     def loop(self, rewriter: Rewriter, node: Node) -> None:
         factor, found = self.factors.get(node, 1), counted_loop(node)
@@ -106,12 +107,12 @@ class _Unroller(Rewriter):
             self.trips(found, [b.const(n, index) for n in range(known)])
             b.set(found.slot, b.const(known, index))
             return
-        trips = self.value(found.trips)
         by = b.const(factor, index)
-        many = b.emit("tdiv", trips, by)
+        many = b.const(known // factor, index) if known is not None else b.emit("tdiv", self.value(found.trips), by)
         slot = Slot(f"{found.slot.name}.by{factor}", index)
         b.set(slot, b.const(0, index))
-        _, body, step = b.loop(counted=(slot, many))
+        loop, body, step = b.loop(counted=(slot, many))
+        loop.attrs.update(self.rolled)
         with b.into(body):
             k = b.get(slot)
             b.emit("break_if", b.emit("ge", k, many))
@@ -142,10 +143,13 @@ def is_test(node: Node, loop: Counted) -> bool:
     return node.op == "ge" and _tests(node, loop.slot, loop.trips)
 
 
-def unroll(kernel: Kernel, factors: Mapping[Node, int], ahead: Set[Node] = frozenset()) -> Kernel:
+def unroll(
+    kernel: Kernel, factors: Mapping[Node, int], ahead: Set[Node] = frozenset(), *, rolled: bool = False
+) -> Kernel:
     """``kernel`` with loops unrolled: those of at most as many trips as ``factors`` says wholly, the others so many
     trips at a time, and the trips that are left by the loop as it was.
 
     ``ahead``: nodes at the top of a body that are executed for all these trips before the rest of the first one.
+    ``rolled``: loops that take several trips at a time shall stay as they are from here on.
     """
-    return replace(kernel, body=_Unroller(factors, ahead).region(kernel.body))
+    return replace(kernel, body=_Unroller(factors, ahead, rolled).region(kernel.body))

@@ -6,9 +6,9 @@ from magpie.backends.cpu.gang import GangBase
 from magpie.backends.cpu.plain import plain
 from magpie.backends.cpu.streaming import Past
 from magpie.backends.cpu.values import Value
-from magpie.backends.llvm.emitter import constant, leaf_offset, memory_element, splat
+from magpie.backends.llvm.emitter import constant, memory_element, splat
 from magpie.dtypes import DType, index
-from magpie.ir.nodes import Array, Buffer, ConstArray, Node
+from magpie.ir.nodes import Array, Buffer, ConstArray, Node, leaf_offset
 from magpie.ir.ops import OPS
 from magpie.passes.narrow_index import full
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from magpie.backends.cpu.index_forms import Forms
 from magpie.ir.nodes import Kernel, LocalArray, Node, Region, walk
+from magpie.passes.index_sums import Forms
 from magpie.passes.narrow_index import Ranges
 
 __all__ = ["filled_arrays"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magpie.backends.cpu.access_groups import Group
 from magpie.backends.cpu.lane_shapes import Shapes
 from magpie.backends.cpu.launch import Launch
 from magpie.backends.cpu.plain import made_by, plain
@@ -20,6 +19,7 @@ from magpie.backends.llvm.elementwise import Ops
 from magpie.backends.llvm.emitter import Block, Code, constant, element, splat
 from magpie.dtypes import DType, f32
 from magpie.ir.nodes import Array, Kernel, LocalArray, Node, Slot
+from magpie.passes.access_groups import Group
 from magpie.passes.narrow_index import Ranges, full
 
 __all__ = ["LEAVES", "Coordinates", "Env", "GangBase", "Storage", "exact_line"]
@@ -99,7 +99,7 @@ class Env:
     spills: list[str] = made_by(default_factory=list)  # stack memory for vectors, see `MemoryMixin.spill`
     nowhere: str = ""  # where lanes that are off may store, see `ScatterMixin.store_apart`
     regular: dict[Node, bool] = made_by(default_factory=dict)  # see `MemoryMixin.is_regular`
-    groups: dict[Node, Group] = made_by(default_factory=dict)  # see `magpie.backends.cpu.access_groups`
+    groups: dict[Node, Group] = made_by(default_factory=dict)  # see `magpie.passes.access_groups`
     filled: set[LocalArray] = made_by(default_factory=set)  # see `magpie.backends.cpu.filled`
     used: set[Node] = made_by(default_factory=set)  # nodes that are operands
     group: str = "0"  # linear number of the workgroup

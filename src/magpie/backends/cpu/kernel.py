@@ -6,7 +6,6 @@ from typing import Any
 
 from magpie.backends.cpu import abi
 from magpie.backends.cpu.abreast import go_abreast, runs_on
-from magpie.backends.cpu.access_groups import find_groups
 from magpie.backends.cpu.batches import Batches
 from magpie.backends.cpu.effort import effort
 from magpie.backends.cpu.filled import filled_arrays
@@ -31,6 +30,7 @@ from magpie.diagnostics import CompileError
 from magpie.dtypes import DType
 from magpie.ir.layout import KernelLayout
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, Slot, walk
+from magpie.passes.access_groups import find_groups
 from magpie.passes.narrow_index import Ranges
 
 __all__ = ["Emitted", "KernelEmitter", "kernel_emitter"]

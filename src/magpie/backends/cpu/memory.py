@@ -12,9 +12,9 @@ from collections.abc import Callable
 from magpie.backends.cpu.addresses import Address, AddressMixin
 from magpie.backends.cpu.prefetch import next_group, next_of_walk
 from magpie.backends.cpu.values import Mask, Value, ramp
-from magpie.backends.llvm.emitter import Block, constant, leaf_offset, memory_element, splat
+from magpie.backends.llvm.emitter import Block, constant, memory_element, splat
 from magpie.dtypes import DType
-from magpie.ir.nodes import Node
+from magpie.ir.nodes import Node, leaf_offset
 
 __all__ = ["Address", "MemoryMixin"]
 

@@ -7,7 +7,6 @@ full gangs come here: under a mask every access goes its own way.
 
 from __future__ import annotations
 
-from magpie.backends.cpu.access_groups import Group
 from magpie.backends.cpu.memory import Address
 from magpie.backends.cpu.plain import copy_with, plain
 from magpie.backends.cpu.scatters import ScatterMixin
@@ -15,6 +14,7 @@ from magpie.backends.cpu.strided_plan import Window, choose_loads, choose_stores
 from magpie.backends.cpu.values import Value
 from magpie.backends.llvm.emitter import Block, memory_element
 from magpie.ir.nodes import Node
+from magpie.passes.access_groups import Group
 
 __all__ = ["StridedMixin", "Waiting"]
 

@@ -6,11 +6,10 @@ read pieces of rows, which whole-vector loads and shuffles bring into lanes (`ma
 
 from __future__ import annotations
 
-from magpie.backends.cpu.index_forms import Forms
 from magpie.backends.cpu.lane_shapes import Shapes, analyse_shapes
 from magpie.backends.cpu.shape_rules import Layout
-from magpie.backends.llvm.emitter import leaf_offset
-from magpie.ir.nodes import Kernel, Node, Slot, walk
+from magpie.ir.nodes import Kernel, Node, Slot, leaf_offset, walk
+from magpie.passes.index_sums import Forms
 from magpie.passes.narrow_index import Ranges
 from magpie.passes.unroll import counted_loop, unroll
 

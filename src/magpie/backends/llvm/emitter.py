@@ -10,10 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from magpie.dtypes import DType, leaves
-from magpie.ir.nodes import Array
+from magpie.dtypes import DType
 
-__all__ = ["Block", "Code", "Module", "constant", "element", "leaf_offset", "memory_element", "splat", "vector"]
+__all__ = ["Block", "Code", "Module", "constant", "element", "memory_element", "splat", "vector"]
 
 
 class Block:
@@ -66,16 +65,6 @@ def splat(literal: str, element_type: str, width: int) -> str:
     if width == 1:
         return literal
     return "zeroinitializer" if literal in ("0", "false") else f"splat ({element_type} {literal})"
-
-
-def leaf_offset(array: Array, field: tuple[int, ...] | None) -> tuple[DType, int, int]:
-    """(scalar type, byte offset inside an element, element size) of what an access addresses."""
-    if isinstance(array.type, DType):
-        return array.type, 0, array.type.itemsize
-    for path, t, offset in leaves(array.type):
-        if path == tuple(field or ()):
-            return t, offset, array.type.itemsize
-    raise AssertionError(f"no leaf {field} in {array}")
 
 
 class Module:

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from magpie.backends.llvm.elementwise import Ops
-from magpie.backends.llvm.emitter import Block, Code, Module, constant, element, leaf_offset, memory_element
+from magpie.backends.llvm.emitter import Block, Code, Module, constant, element, memory_element
 from magpie.dtypes import DType, index
-from magpie.ir.nodes import Array, Kernel, LocalArray, Node, PtrType, Region, Slot, walk
+from magpie.ir.nodes import Array, Kernel, LocalArray, Node, PtrType, Region, Slot, leaf_offset, walk
 from magpie.ir.ops import MOST_ELEMENTS
 
 __all__ = ["Simt"]

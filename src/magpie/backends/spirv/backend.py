@@ -29,7 +29,7 @@ class SpirvBackend(Backend):
 
     id = "spv"
     extension = ".spv"
-    manifest = Manifest("spv", supported("spv"), **limits("spv"), alignment=1, static_workgroup=True)
+    manifest = Manifest("spv", supported("spv"), **limits("spv"), alignment=16, static_workgroup=True)
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
         from magpie.backends.spirv.validate import padded_structs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magpie.backends.spirv.memory import Memory
+from magpie.backends.spirv.wide import Wide
 from magpie.ir.nodes import Node, Region
 from magpie.ir.ops import OPS
 
@@ -28,7 +28,7 @@ class _Loop:
         self.left = self.repeated = False
 
 
-class Control(Memory):
+class Control(Wide):
     """Emits regions."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

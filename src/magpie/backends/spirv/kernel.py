@@ -315,6 +315,9 @@ class SpirvKernel(Tiles):
             empty = m.spec_op("IEqual", self.bool, length, m.u32(0))
             length = m.spec_op("Select", u, empty, m.u32(1), length)
         else:
-            length = m.u32(max(1, prod(n for n in array.shape if isinstance(n, int))))
-        type_ = m.type_array(self.shared_element(array.type), length)
+            length = m.u32(max(1, prod(n for n in array.shape if isinstance(n, int)) // self.vectors.get(array, 1)))
+        element = self.shared_element(array.type)
+        if array in self.vectors:
+            element = m.type_vector(element, self.vectors[array])
+        type_ = m.type_array(element, length)
         return m.variable("Workgroup", type_, array.name)

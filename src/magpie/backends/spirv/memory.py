@@ -13,19 +13,10 @@ from typing import Any
 
 from magpie.backends.spirv.index import Index
 from magpie.backends.spirv.module import Operand
-from magpie.dtypes import DType, StructType, Type, leaves, u8, u16
-from magpie.ir.nodes import Array, Buffer, ConstArray, LocalArray, Node, SharedArray, Slot
+from magpie.dtypes import DType, StructType, Type, u8, u16
+from magpie.ir.nodes import Array, Buffer, ConstArray, LocalArray, Node, SharedArray, Slot, leaf_offset
 
 __all__ = ["Memory"]
-
-
-def leaf_place(array: Array, field: tuple[int, ...] | None) -> tuple[DType, int]:
-    """(scalar type, byte offset inside an element) of what an access addresses."""
-    path = tuple(field or ())
-    for found, t, offset in leaves(array.type):
-        if found == path:
-            return t, offset
-    raise AssertionError(f"no leaf {field} in {array}")
 
 
 class Memory(Index):
@@ -148,7 +139,7 @@ class Memory(Index):
         at = self.offset(array, indices)
         if isinstance(array, Buffer):
             base = self.unit.view(array, self.stored(array.type), array.type.itemsize)
-            leaf = self.stored(leaf_place(array, field)[0])
+            leaf = self.stored(leaf_offset(array, field)[0])
             path = [m.u32(k) for k in field or ()]
             return self.op("AccessChain", m.type_pointer("StorageBuffer", leaf), base, m.u32(0), at, *path)
         base, storage = self.variable(array)
@@ -172,7 +163,7 @@ class Memory(Index):
 
     def place_in_words(self, buffer: Buffer, indices: Sequence[Node], field: tuple[int, ...] | None) -> tuple[int, int]:
         """Where a leaf of an element lies: its word, and the first of its bits in there."""
-        _, offset = leaf_place(buffer, field)
+        _, offset, _ = leaf_offset(buffer, field)
         size, at = buffer.type.itemsize, self.offset(buffer, indices)
         if size % 4 == 0:
             word = self.plus(self.times(at, self.word(size // 4)), self.word(offset // 4))

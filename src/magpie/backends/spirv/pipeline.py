@@ -6,6 +6,7 @@ from typing import Any
 
 from magpie.backends.base import Artifact, Options
 from magpie.backends.simt.ready import chosen_coarsening, ready_kernel
+from magpie.backends.simt.unrolling import straighten
 from magpie.backends.spirv.atomics import memory_model, native_atomic
 from magpie.backends.spirv.block import BlockPlan
 from magpie.backends.spirv.elementwise import FAST_MATH
@@ -83,6 +84,8 @@ def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
         kernel = agree_on_branches(kernel)
     kernel = lower_subgroups(kernel, p.subgroup_size or None, lambda t: _moved(t, p))
     kernel = lower_atomics(kernel, lambda t, kind: native_atomic(p.features, t, kind))
+    if options.opt_level != 0 and not options.checked:
+        kernel = straighten(kernel)
     kernel = lower_math(kernel, FAST_MATH if ready.fastmath else frozenset())
     if kernel is not ready:
         kernel = split_webs(drop_dead(expand(kernel)))

@@ -7,10 +7,9 @@ stores at the last. `magpie.backends.cpu.strided` makes vector accesses of group
 
 from __future__ import annotations
 
-from magpie.backends.cpu.index_forms import Form, Forms
-from magpie.backends.llvm.emitter import leaf_offset
-from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, walk
+from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, leaf_offset, walk
 from magpie.ir.ops import OPS, Effect
+from magpie.passes.index_sums import Form, Forms
 from magpie.passes.narrow_index import Ranges
 
 __all__ = ["Group", "find_groups"]
