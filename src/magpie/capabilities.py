@@ -104,6 +104,7 @@ _row("nonfinite",         "ext   yes   yes   yes   no    yes   yes    no",    "I
 _row("value_structs",     "yes   yes   yes   yes   no    yes   yes    no",    "Value structs in buffers.")
 _row("subgroups",         "ext   yes   yes   yes   no    yes   yes    no",    "Operations across the work-items of a subgroup (warp, wave, SIMD group).")
 _row("subgroups_varying", "ext   yes   yes   yes   no    yes   yes    no",    "Those operations where only some work-items of a subgroup come to them: a driver must promise that the others wait.")
+_row("workgroup_order",   "ext   no    yes   yes   no    yes   yes    no",    "Workgroups start in the order of their numbers, so that one may wait for what those below it write.")
 _row("checked",           "yes   yes   yes   yes   yes   yes   yes    no",    "Checks of bounds, assertions and divisions in the kernel, with the source line.")
 _row("gangs",             "no    no    no    no    no    yes   no     no",    "A subgroup is a gang of lanes whose number a launch can choose.")
 _row("device_malloc",     "no    no    yes   later no    no    yes    no",    "`mp.malloc` and `mp.free`: memory from the device's heap.", declare=True)

@@ -275,7 +275,7 @@ def beyond(target: Target, error: BaseException) -> str | None:
     else:
         said = [(error.diagnostic, error.message)] if isinstance(error, mp.GpuError) else []
     for code, message in said:
-        name = re.search("the capability '([^']+)'", message)
+        name = re.search(r"(?:the capability '| requires )([\w.]+)", message)
         numbers = [int(n.replace(",", "")) for n in re.findall(r"[=\s]([0-9][0-9,]*)", message)]
         if code == "MPG_CORE_1200" and name and target.lacks([name[1]]):
             return f"{target.name} lacks {name[1]}"

@@ -411,7 +411,7 @@ def test_atomics_at_one_address():
     return Run(k_uniform_address, (x, np.zeros(2, np.int32)), {1: [N, 0]}, grid=5)
 
 
-@mp.kernel
+@mp.kernel(requires=("workgroup_order",))
 def k_ordered_groups(out, turn):
     # RULES 11: a group may wait for one with a lower id
     t = mp.thread_id(0)
@@ -424,7 +424,7 @@ def k_ordered_groups(out, turn):
         mp.atomic_store(turn, 0, mp.i32(g + 1), order="release")
 
 
-@case(gangs=True)
+@case(requires=("workgroup_order",), gangs=True)
 def test_groups_wait_on_lower_groups():
     v = 0
     for g in range(9):

@@ -254,7 +254,7 @@ def test_rule_04_a_table_of_two_dimensions():
     return Run(k_table_2d, (x, y, empty(N, mp.i32)), {2: table[x, y] * 10 + table[1, y]})
 
 
-@mp.kernel
+@mp.kernel(requires=("workgroup_order",))
 def k_ordered(data, flags, out):
     # a workgroup hands a value to the next one through an atomic store and load
     g = mp.workgroup_id(0)
@@ -269,7 +269,7 @@ def k_ordered(data, flags, out):
         out[g] = v
 
 
-@case(gangs=True)
+@case(requires=("workgroup_order",), gangs=True)
 def test_rule_04_atomic_loads_and_stores_with_an_order():
     want = [1]
     for _ in range(19):
@@ -681,7 +681,7 @@ def test_rule_11_waiting_on_a_plain_load_is_a_warning():
         k.compile(np.zeros(1, np.int32), np.zeros(1, np.int32), backend="interp")
 
 
-@mp.kernel
+@mp.kernel(requires=("workgroup_order",))
 def k_wait_below(flags, out):
     # a workgroup waits on a lower one: they start in increasing order
     g = mp.workgroup_id(0)

@@ -101,6 +101,11 @@ def _has_subgroups(device: PhysicalDevice) -> bool:
     return bool(enough and stages & vk.VK_SHADER_STAGE_COMPUTE_BIT)
 
 
+def _unordered(device: PhysicalDevice) -> frozenset[str]:
+    """SwiftShader hands workgroups out to its threads in runs of every n-th one, in any order."""
+    return frozenset(("workgroup_order",) if device.driver_id == vk.VK_DRIVER_ID_GOOGLE_SWIFTSHADER else ())
+
+
 def _driver_version(device: PhysicalDevice) -> str:
     """The driver's version as its vendor writes it."""
     number = device.properties.driverVersion
@@ -120,7 +125,7 @@ def device_info(device: PhysicalDevice, index: int) -> DeviceInfo:
     profile = profile_of(device)
     manifest = replaced(
         own,
-        capabilities=own.capabilities - lacking(profile),
+        capabilities=own.capabilities - lacking(profile) - _unordered(device),
         max_workgroup_size=min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]),
         max_shared_bytes=limits.maxComputeSharedMemorySize,
         # One may be the record buffer.
