@@ -125,12 +125,15 @@ def _minmax(rw: _Integers, c: Calc, node: Node, args: list[Node], t: DType) -> N
     return c("and" if node.op == "min" else "or", *args) if t.is_bool else None
 
 
-def _power(rw: _Integers, c: Calc, node: Node, args: list[Node], t: DType) -> Node | None:
+def _power(rw: _Integers, c: Calc, node: Node, args: list[Node], t: DType) -> Node:
     """Exponentiation by squaring; a negative exponent gives 0 but for bases 1 and -1."""
     x, n = args
     known = constant(n)
     if known is not None and 0 <= known <= _UNROLLED:
         return _product(c, x, int(known), t)
+    if t.bits < 32:  # the low bits of a power in 32; an H200's driver took this loop in i16 for one without trips
+        wide = u32 if t.kind == "uint" else i32
+        return c.cast(_power(rw, c, node, [c.cast(a, wide) for a in args], wide), t)
     out = rw.out
     power, base, rest = (Slot(name, t) for name in ("power", "base", "rest"))
     out.set(power, c.const(1, t))
