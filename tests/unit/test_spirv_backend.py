@@ -110,8 +110,32 @@ def test_structs_in_structs() -> None:
 
 
 def test_the_warning_is_explained() -> None:
-    for code in ("MPG_SPV_2001", "MPG_SPV_2002", "MPG_SPV_2003", "MPG_SPV_2004", "MPG_SPV_2005"):
+    for code in ("MPG_SPV_2001", "MPG_SPV_2002", "MPG_SPV_2003", "MPG_SPV_2004", "MPG_SPV_2005", "MPG_SPV_2006"):
         assert code in explain(code)
+
+
+# --- tables of constants ---------------------------------------------------------------------------------------------
+FITTING, LARGE = tuple(range(4096)), tuple(range(4097))
+
+
+@mp.kernel
+def fitting_table(x: mp.Array[mp.i32, 1]):
+    x[mp.global_id(0)] = FITTING[x[mp.global_id(0)]]
+
+
+@mp.kernel
+def large_table(x: mp.Array[mp.i32, 1]):
+    x[mp.global_id(0)] = LARGE[x[mp.global_id(0)]]
+
+
+def test_tables_of_constants_have_a_limit() -> None:
+    assert len(fitting_table.compile(backend="vulkan").blob) > 4096 * 4
+    with pytest.raises(CompileError) as caught:
+        large_table.compile(backend="vulkan")
+    (d,) = caught.value.diagnostics
+    assert d.code == "MPG_SPV_2006" and "4,097 constants takes 16,388 bytes" in d.message
+    assert d.loc is not None and d.loc.file == __file__ and d.help is not None and "as an array" in d.help
+    assert large_table.compile(backend="cpu").blob
 
 
 # --- what a profile lacks --------------------------------------------------------------------------------------------

@@ -419,6 +419,9 @@ def test_what_is_not_a_module_is_refused() -> None:
         f.ext("Fma", u32, m.u32(1))
     with pytest.raises(ValueError, match="has no end"):
         m.binary()
+    vector = m.type_array(u32, m.u32(70_000))
+    with pytest.raises(ValueError, match="at most 65,535 words"):
+        m.constant_composite(vector, *[m.u32(1)] * 70_000)
     lost = f.label()
     f.ret()
     with pytest.raises(ValueError, match="behind the end"):

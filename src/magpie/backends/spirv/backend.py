@@ -32,11 +32,11 @@ class SpirvBackend(Backend):
     manifest = Manifest("spv", supported("spv"), **limits("spv"), alignment=16, static_workgroup=True)
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
-        from magpie.backends.spirv.validate import padded_structs
+        from magpie.backends.spirv.validate import large_tables, padded_structs
         from magpie.passes import prepare
         from magpie.passes.check import check
 
-        return check(prepare(kernel), self.manifest) + padded_structs(kernel)
+        return check(prepare(kernel), self.manifest) + large_tables(kernel) + padded_structs(kernel)
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         return compute_layout(kernel, RULE)

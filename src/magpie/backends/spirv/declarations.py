@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magpie.backends.spirv.encode import Form, enumerant, float_bits, form, literal_words, text_words
+from magpie.backends.spirv.encode import Form, enumerant, first_word, float_bits, form, literal_words, text_words
 from magpie.backends.spirv.table import ENUMS, GLSL
 
 __all__ = ["Declarations", "Operand"]
@@ -145,7 +145,7 @@ class Declarations:
         what = form(name)
         words = self.encode(what, operands)
         self.need(what.capabilities, what.extension)
-        into.append(1 + len(head) + len(words) << 16 | what.number)
+        into.append(first_word(1 + len(head) + len(words), what.number))
         into += head
         into += words
 
@@ -288,7 +288,7 @@ class Declarations:
             self.need_narrow(type_)
             found = self._interned[known] = self.id()
             self.types[found] = type_
-            self._globals += [3 + len(words) << 16 | form(name).number, type_, found, *words]
+            self._globals += [first_word(3 + len(words), form(name).number), type_, found, *words]
         return found
 
     def spec_constant(self, type_: int, default: int | float | bool, spec_id: int, name: str = "") -> int:

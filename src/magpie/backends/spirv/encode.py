@@ -11,7 +11,7 @@ import struct
 from magpie.backends.spirv.table import ENUMS, MASKS, OPS
 from magpie.records import record
 
-__all__ = ["IDS", "Form", "enumerant", "float_bits", "form", "literal_words", "parse_kinds", "text_words"]
+__all__ = ["IDS", "Form", "enumerant", "first_word", "float_bits", "form", "literal_words", "parse_kinds", "text_words"]
 
 #: Kinds of operands that are an id.
 IDS = frozenset(("IdRef", "IdResultType", "IdResult", "IdScope", "IdMemorySemantics"))
@@ -42,6 +42,13 @@ class Form:
     most: int
     capabilities: tuple[str, ...]
     extension: str
+
+
+def first_word(count: int, number: int) -> int:
+    """The first word of an instruction of ``count`` words. Raises ValueError where there are too many (2.3)."""
+    if count > 0xFFFF:
+        raise ValueError(f"an instruction of SPIR-V has at most 65,535 words, not {count}")
+    return count << 16 | number
 
 
 def parse_kinds(text: str) -> tuple[tuple[str, str], ...]:

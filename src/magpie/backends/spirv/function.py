@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from magpie.backends.spirv.encode import Form, form
+from magpie.backends.spirv.encode import Form, first_word, form
 from magpie.backends.spirv.table import GLSL
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Function:
         fits = what.least <= count and (count <= what.most or what.most < 0)
         if not what.ids or not fits or not all(o.__class__ is int for o in operands):
             words = self.module.encode(what, operands)
-        self._words.append(1 + len(head) + len(words) << 16 | what.number)
+        self._words.append(first_word(1 + len(head) + len(words), what.number))
         self._words += head
         self._words += words
         if what.capabilities and what.name not in _FLOAT_ATOMICS:

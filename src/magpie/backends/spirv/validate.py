@@ -13,7 +13,11 @@ from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.dtypes import StructType, Type
 from magpie.ir.nodes import Kernel
 
-__all__ = ["check_module", "find_tool", "padded_structs"]
+__all__ = ["TABLE_BYTES", "check_module", "find_tool", "large_tables", "padded_structs"]
+
+#: The most that a table of constants may take. Drivers copy such a table for each work-item where they cannot do
+#: better, and beyond this some of them end the process (measured: SwiftShader at 80 KB, lavapipe at 64 KB).
+TABLE_BYTES = 16 * 1024
 
 
 def padded_structs(kernel: Kernel) -> list[Diagnostic]:
@@ -35,6 +39,18 @@ def padded_structs(kernel: Kernel) -> list[Diagnostic]:
             better = "the gaps between its fields closed" if same else f"its fields in the order {', '.join(order)}"
             help = f"with {better} it takes {size}"
             found.append(Diagnostic("MPG_SPV_2003", text, buffer.loc or kernel.loc, help=help))
+    return found
+
+
+def large_tables(kernel: Kernel) -> list[Diagnostic]:
+    """MPG_SPV_2006 for each table of constants that drivers cannot be given."""
+    found = []
+    for table in kernel.consts:
+        size = len(table.values) * table.type.itemsize
+        if size > TABLE_BYTES:
+            text = f"the table {table.name!r} of {len(table.values):,} constants takes {size:,} bytes"
+            help = f"pass it to the kernel as an array; for Vulkan a table has at most {TABLE_BYTES:,} bytes"
+            found.append(Diagnostic("MPG_SPV_2006", text, table.loc or kernel.loc, help=help))
     return found
 
 

