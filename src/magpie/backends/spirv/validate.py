@@ -16,7 +16,7 @@ from magpie.ir.nodes import Kernel
 __all__ = ["TABLE_BYTES", "check_module", "find_tool", "large_tables", "padded_structs"]
 
 #: The most that a table of constants may take. Drivers copy such a table for each work-item where they cannot do
-#: better, and beyond this some of them end the process (measured: SwiftShader at 80 KB, lavapipe at 64 KB).
+#: better, and end the process where it is larger (SwiftShader at 80 KB), or take minutes (lavapipe from 4 KB on).
 TABLE_BYTES = 16 * 1024
 
 
