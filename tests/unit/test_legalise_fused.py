@@ -25,7 +25,7 @@ from tests.conformance.oracle import items, round_to
 #: Neither fma nor f64 beside i64: as Intel's GPUs, if their Fma were not fused.
 NO_F64 = Target(i64=True, i16=True, denormals=True)
 #: f64 without fma, as words: what is computed of f64 goes through integers.
-NO_FMA = Target(f64=True, div=True)
+NO_FMA = Target(f64=True, div=True, sqrt=True)
 
 
 def triples(t, n=6000):

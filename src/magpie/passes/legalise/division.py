@@ -18,7 +18,8 @@ __all__ = ["lower_division"]
 
 def lower_division(kernel: Kernel, target: Target) -> Kernel:
     """``kernel`` with exact division and square roots; those of the target that are left are ``rough``."""
-    if target.div or not any(_wanted(kernel, n) for n in walk(kernel.body)):
+    ops = {op for op, exact in (("div", target.div), ("sqrt", target.sqrt)) if not exact}
+    if not any(n.op in ops and _wanted(kernel, n) for n in walk(kernel.body)):
         return kernel
     functions: dict[Function, None] = {}
 
@@ -37,7 +38,7 @@ def lower_division(kernel: Kernel, target: Target) -> Kernel:
         call = rw.out.emit("call", *args, function=function)
         return rw.out.emit("call_result", type=node.type, call=call, index=0)
 
-    body = Rewriter(dict.fromkeys(("div", "sqrt"), exact)).region(kernel.body)
+    body = Rewriter(dict.fromkeys(ops, exact)).region(kernel.body)
     return inline_calls(replace(kernel, body=body, functions=list(functions)))
 
 
@@ -50,8 +51,5 @@ def _code(op: str, t: DType) -> Function:
 
 
 def _wanted(kernel: Kernel, node: Node) -> bool:
-    return (
-        node.op in ("div", "sqrt")
-        and node.type in (f32, f64)
-        and not ("rough" in node.attrs or (kernel.fastmath and "strict" not in node.attrs))
-    )
+    fast = kernel.fastmath and "strict" not in node.attrs
+    return node.type in (f32, f64) and not fast and "rough" not in node.attrs

@@ -17,7 +17,7 @@ class Target:
 
     i64: 64-bit integers, `index` among them.  i16, i8: integers of these widths.  f64, f16: these floats, with +, -, *
     and conversions rounded to nearest even; of f16 its subnormal numbers are kept. (bf16 is always computed in f32.)
-    fma: `fma` rounds once, on f32 and f64.  div: division and square root of f32 and f64 are correctly rounded.
+    fma: `fma` rounds once, on f32 and f64.  div, sqrt: division, or square root, of f32 and f64 is correctly rounded.
     u32_to_f32: that conversion rounds once (SwiftShader adds the top bit to the rounded rest).
     denormals: subnormal f32 and f64 are kept (else they may be flushed, as operands and as results).
     """
@@ -29,6 +29,7 @@ class Target:
     f16: bool = False
     fma: bool = False
     div: bool = False
+    sqrt: bool = False
     u32_to_f32: bool = False
     denormals: bool = False
 
@@ -91,7 +92,8 @@ def _problem(kernel: Kernel, node: Node, target: Target) -> str:
             return "float min and max have rules that the target lacks"
         if node.op == "fma" and not target.fma and not _fast(kernel, node):
             return "fma does not round once"
-        if node.op in ("div", "sqrt") and not (target.div or "rough" in node.attrs or _fast(kernel, node)):
+        exact = {"div": target.div, "sqrt": target.sqrt}.get(node.op, True)
+        if not (exact or "rough" in node.attrs or _fast(kernel, node)):
             return "is not correctly rounded"
     if kernel.fastmath and first is f32:
         return ""

@@ -81,8 +81,7 @@ def profile_of(device: PhysicalDevice) -> Any:
     if _has_subgroups(device):
         found.add("subgroups")
     if device.driver_id in _LOCKSTEP:
-        found.add("lockstep")
-        found.add("div")
+        found |= {"lockstep", "div", "sqrt"}
     if device.driver_id in _FUSED:
         found.add("fma")
     found |= {ours for ours, theirs in _FLOAT_CONTROLS.items() if device.tells("Vulkan12Properties", theirs)}
