@@ -81,6 +81,11 @@ def test_strings_end_in_a_zero(text: str) -> None:
     assert raw.rstrip(b"\0") == text.encode() and raw[len(text.encode())] == 0 and len(raw) % 4 == 0
 
 
+def test_strings_that_are_no_text() -> None:
+    for text in ("a\0b", "a\udcffb"):  # a zero, and a byte of a file's name that is no UTF-8
+        assert struct.pack("<1I", *text_words(text)) == b"a?b\0"
+
+
 def test_narrow_literals_carry_their_sign() -> None:
     assert literal_words(-1, 16, True) == [0xFFFFFFFF] and literal_words(-1, 16) == [0xFFFF]
     assert literal_words(5, 8, True) == [5] and literal_words(-2, 64, True) == [0xFFFFFFFE, 0xFFFFFFFF]

@@ -91,8 +91,9 @@ def enumerant(kind: str, text: str) -> tuple[int, tuple[tuple[str, str], ...], t
 
 
 def text_words(text: str) -> list[int]:
-    """A literal string: UTF-8 with a zero behind it, in whole words (2.2.1)."""
-    raw = text.encode()
+    """A literal string: UTF-8 with a zero behind it, in whole words (2.2.1). What UTF-8 has no bytes for, as in the
+    name of a file of another encoding, and a zero in the text become question marks."""
+    raw = text.replace("\0", "?").encode("utf-8", "replace")
     raw += bytes(4 - len(raw) % 4)
     return list(struct.unpack(f"<{len(raw) // 4}I", raw))
 
