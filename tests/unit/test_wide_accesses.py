@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from tests.unit.spirv_tools import disassembled, validate
 
 N = 64
 DEVICES = [d for d in mp.devices() if d.backend == "spv"]
-NUMBERS = (mp.i32, mp.u32, mp.f32, mp.f64, mp.i64)
+NUMBERS = (mp.i8, mp.u8, mp.i16, mp.u16, mp.f16, mp.bf16, mp.i32, mp.u32, mp.f32, mp.f64, mp.i64)
 
 
 def runs(kernel, *args, aligned=True):
@@ -56,7 +58,9 @@ def test_what_begins_elsewhere_is_narrower():
     d = np.zeros(N)
     assert runs(k_odd, d, d) == [("x", "load", 2)] * 2 + [("y", "store", 2)] * 3
     h = np.zeros(N, np.int16)
-    assert runs(k_odd, h, h) == []
+    assert runs(k_odd, h, h) == runs(k_odd, x, x)
+    b = np.zeros(N, np.int8)
+    assert runs(k_odd, b, b) == [("y", "store", 4)]
 
 
 @mp.kernel
@@ -130,10 +134,14 @@ def test_modules_have_vectors(t):
     made = k_rows.compile(x, x, 4, backend="spv", variant="aligned", workgroup=8)
     validate(made.blob)
     text = disassembled(made.blob)
-    count = 16 // t.itemsize
+    count = min(4, 16 // max(4, t.itemsize)) if t.itemsize > 2 else t.itemsize
     kind = {"f32": "float", "f64": "double", "i64": "ulong"}.get(t.name, "uint")
-    assert f"%v{count}{kind} = OpTypeVector" in text
-    assert text.count(f"OpLoad %v{count}{kind}") == 4 // count
+    name = f"v{count}{kind}" if count > 1 else kind
+    array = re.search(r"(%\w+) = OpTypeRuntimeArray %" + name + "\n", text)
+    assert array and f"OpDecorate {array[1]} ArrayStride {min(16, 4 * t.itemsize)}" in text
+    loads = re.findall(rf"(%\w+) = OpAccessChain %_ptr_StorageBuffer_{name} %x", text)
+    assert len(loads) % max(1, t.itemsize // 4) == 0 < len(loads)
+    assert len(loads) == len(re.findall(r"OpAccessChain %_ptr_StorageBuffer_\w+ %x", text))
     general = k_rows.compile(x, x, 4, backend="spv", variant="general")
     assert "ArrayStride 16" not in disassembled(general.blob)
 
@@ -149,9 +157,10 @@ def test_shared_arrays_of_vectors():
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("t", NUMBERS, ids=str)
 def test_on_devices(device, t):
-    if t.name not in ("i32", "u32", "f32") and {"f64": "f64", "i64": "int64"}[t.name] not in device.capabilities:
+    if {"f64": "f64", "i64": "int64"}.get(t.name, "buffers") not in device.capabilities:
         pytest.skip(f"no {t}")
-    data = np.random.default_rng(3).integers(0, 1000, 24 * 8).astype(t.numpy)
+    most = 100 if t.itemsize == 1 else 200
+    data = np.random.default_rng(3).integers(0, most, 24 * 8).astype(t.numpy)
     for start in (0, 1, 2, 4):  # what is not aligned is another variant
         for width in (2, 3, 4, 6, 8):
             whole = mp.asarray(data, device=device)

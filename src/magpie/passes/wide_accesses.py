@@ -1,4 +1,4 @@
-"""Accesses of a work-item to neighbours as one of 8 or 16 bytes, for targets with vectors but no compiler of ours.
+"""Accesses of a work-item to neighbours as one of up to 16 bytes, for targets with vectors but no compiler of ours.
 
 A run is some elements that lie side by side, from a multiple of its size on: the fact `aligned` says where arrays and
 their rows begin, and what divides the index of the first element follows from the program. All loads of a run may be
@@ -17,7 +17,7 @@ from magpie.records import record
 __all__ = ["Run", "wide_accesses"]
 
 # Bytes of an access, the widest first.
-_SIZES = (16, 8)
+_SIZES = (16, 8, 4)
 
 
 @record
@@ -36,8 +36,8 @@ class Run:
 
 
 def wide_accesses(kernel: Kernel) -> dict[Node, Run]:
-    """The runs of a prepared kernel without structs, by the accesses that they replace: of elements of 4 and 8 bytes in
-    buffers that are aligned and contiguous, and of 4 bytes in shared arrays of constant shape."""
+    """The runs of a prepared kernel without structs, by the accesses that they replace: in buffers that are aligned and
+    contiguous, and of elements of 4 bytes in shared arrays of constant shape."""
     accessed = [n for n in walk(kernel.body) if "array" in n.attrs]
     arrays = {a for n in accessed if _can_be_wide(kernel, a := n.attrs["array"])}
     arrays -= {n.attrs["array"] for n in accessed if n.op not in ("load", "store") and n.info.effect.value != "pure"}
@@ -60,7 +60,7 @@ def _can_be_wide(kernel: Kernel, array: Array) -> bool:
         return False
     if isinstance(array, SharedArray):
         return t.itemsize == 4 and not array.dynamic
-    return isinstance(array, Buffer) and t.itemsize in (4, 8) and array.name in facts.contiguous & facts.aligned
+    return isinstance(array, Buffer) and array.name in facts.contiguous & facts.aligned
 
 
 def _runs(group: Group, divisors: Divisors, order: dict[Node, int]) -> list[Run]:

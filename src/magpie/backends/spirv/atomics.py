@@ -14,7 +14,7 @@ from typing import Any
 
 from magpie.backends.spirv.module import Operand
 from magpie.backends.spirv.subgroups import Subgroups
-from magpie.dtypes import DType, u8, u16, u32
+from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, SharedArray, walk
 
 __all__ = ["Atomics", "memory_model", "native_atomic"]
@@ -194,12 +194,3 @@ class Atomics(Subgroups):
         f.branch_if(self.op("IEqual", self.bool, found, word), done, header)
         self.place(done)
         return f.load(seen)
-
-    def in_word(self, t: DType, value: int) -> int:
-        """The bits of a value of fewer than 32, zeros above."""
-        if t.is_bool:
-            return self.op("Select", self.u32, value, self.word(1), self.word(0))
-        if self.type(t) == self.u32:
-            return self.op("BitwiseAnd", self.u32, value, self.word((1 << t.bits) - 1))
-        bits = self.bitcast(value, t, u8 if t.itemsize == 1 else u16)
-        return self.op("UConvert", self.type(u32), bits)

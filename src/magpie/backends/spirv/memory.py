@@ -243,6 +243,15 @@ class Memory(Index):
         self.module.need_narrow(self.type(small))
         return self.bitcast(self.op("UConvert", self.type(small), value), small, t)
 
+    def in_word(self, t: DType, value: int) -> int:
+        """The bits of a value of fewer than 32, zeros above."""
+        if t.is_bool:
+            return self.op("Select", self.u32, value, self.word(1), self.word(0))
+        if self.type(t) == self.u32:
+            return self.op("BitwiseAnd", self.u32, value, self.word((1 << t.bits) - 1))
+        bits = self.bitcast(value, t, u8 if t.itemsize == 1 else u16)
+        return self.op("UConvert", self.u32, bits)
+
     def store_words(self, node: Node, buffer: Buffer, field: tuple[int, ...] | None) -> None:
         value = node.args[-1]
         t = value.dtype
@@ -261,11 +270,7 @@ class Memory(Index):
 
     def insert_bits(self, pointer: int, t: DType, value: int, first: int) -> None:
         """Write a part of a word, whose other parts others may be writing: two atomic operations (RULES 15)."""
-        if t.is_bool:
-            value = self.op("Select", self.u32, value, self.word(1), self.word(0))
-        elif self.type(t) != self.u32:
-            bits = self.bitcast(value, t, u8 if t.itemsize == 1 else u16)
-            value = self.op("UConvert", self.u32, bits)
+        value = self.in_word(t, value)
         full = self.word((1 << 8 * t.itemsize) - 1)
         mask = self.op("ShiftLeftLogical", self.u32, full, first)
         part = self.op("BitwiseAnd", self.u32, self.op("ShiftLeftLogical", self.u32, value, first), mask)

@@ -1,7 +1,8 @@
-"""Loads and stores of 8 and 16 bytes: see `magpie.passes.wide_accesses`.
+"""Loads and stores of several elements: see `magpie.passes.wide_accesses`.
 
-A buffer has one more variable at its binding then, whose elements are vectors. A shared array is an array of vectors
-itself, if more of its accesses become fewer than there are others, which reach a component of one.
+A buffer has one more variable at its binding then, whose elements are vectors; elements of less than 4 bytes are moved
+in words. A shared array is an array of vectors itself, if it has more runs than other accesses, which reach a component
+of a vector.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import prod
 from typing import Any
 
 from magpie.backends.spirv.memory import Memory
+from magpie.dtypes import DType
 from magpie.ir.nodes import Array, Buffer, Node, SharedArray, walk
 from magpie.passes.wide_accesses import Run, wide_accesses
 
@@ -48,9 +50,10 @@ class Wide(Memory):
             self.runs |= {n: r for r in those for n in r.nodes}
 
     def can_be_wide(self, array: Array, run: Run) -> bool:
-        """Whether the device has vectors of an array's elements, as they lie in memory."""
-        t = run.at.dtype if run.at.op == "load" else run.at.args[-1].dtype
-        return self.has(t) and self.type(t) == self.stored(t) and not self.by_words(array)
+        """Whether the device has vectors of an array's elements, as they lie in memory, or of words of them."""
+        t = array.type
+        assert isinstance(t, DType)
+        return t.itemsize < 4 or (self.has(t) and self.type(t) == self.stored(t))
 
     # --- addresses -----------------------------------------------------------------------------------------------
     def wide_pointer(self, run: Run) -> int:
@@ -59,9 +62,13 @@ class Wide(Memory):
         array: Array = node.attrs["array"]
         first = self.plus(self.offset(array, node.args[: array.rank]), self.word(-run.place))
         at = self.op("ShiftRightLogical", self.u32, first, self.word(count.bit_length() - 1))
-        vector = m.type_vector(self.stored(array.type), count)
+        nbytes = count * array.type.itemsize
+        if array.type.itemsize < 4:
+            vector = self.u32 if nbytes == 4 else m.type_vector(self.u32, nbytes // 4)
+        else:
+            vector = m.type_vector(self.stored(array.type), count)
         if isinstance(array, Buffer):
-            base = self.unit.view(array, vector, count * array.type.itemsize)
+            base = self.unit.view(array, vector, nbytes)
             return self.op("AccessChain", m.type_pointer("StorageBuffer", vector), base, m.u32(0), at)
         return self.op("AccessChain", m.type_pointer("Workgroup", vector), self.variable(array)[0], at)
 
@@ -82,8 +89,7 @@ class Wide(Memory):
             super().load(node)
         elif run.at is node:
             whole = self.f.load(self.wide_pointer(run), *self.operands(node, node.attrs["array"]))
-            for k, nodes in enumerate(run.elements):
-                value = self.op("CompositeExtract", self.type(node.dtype), whole, k)
+            for value, nodes in zip(self.parts(whole, node.dtype, len(run.elements)), run.elements, strict=True):
                 self.map |= dict.fromkeys(nodes, value)
 
     def store(self, node: Node) -> None:
@@ -93,5 +99,35 @@ class Wide(Memory):
         elif run.at is node:
             pointer = self.wide_pointer(run)
             values = [self.whole(nodes[0].args[-1]) for nodes in run.elements]
-            whole = self.op("CompositeConstruct", self.module.pointee(pointer), *values)
+            t = node.args[-1].dtype
+            if t.itemsize < 4:
+                each = 4 // t.itemsize
+                values = [self.word_of(t, values[k : k + each]) for k in range(0, len(values), each)]
+            whole = values[0]
+            if len(values) > 1:
+                whole = self.op("CompositeConstruct", self.module.pointee(pointer), *values)
             self.f.store(pointer, whole, *self.operands(node, node.attrs["array"]))
+
+    def parts(self, whole: int, t: DType, count: int) -> list[int]:
+        """The ``count`` values of type ``t`` of a vector, or of the words of one."""
+        if t.itemsize >= 4:
+            return [self.op("CompositeExtract", self.type(t), whole, k) for k in range(count)]
+        size = count * t.itemsize // 4
+        words = [whole] if size == 1 else [self.op("CompositeExtract", self.u32, whole, k) for k in range(size)]
+        if self.native(t):
+            half = self.type(t)
+            pairs = [self.op("Bitcast", self.module.type_vector(half, 2), word) for word in words]
+            return [self.op("CompositeExtract", half, pair, k) for pair in pairs for k in range(2)]
+        bits = range(0, 32, 8 * t.itemsize)
+        return [self.from_bits(t, word, self.word(bit)) for word in words for bit in bits]
+
+    def word_of(self, t: DType, values: list[int]) -> int:
+        """A word of values of fewer bits, the first one lowest."""
+        if self.native(t):
+            pair = self.op("CompositeConstruct", self.module.type_vector(self.type(t), 2), *values)
+            return self.op("Bitcast", self.u32, pair)
+        word = self.in_word(t, values[0])
+        for k, value in enumerate(values[1:], 1):
+            shifted = self.op("ShiftLeftLogical", self.u32, self.in_word(t, value), self.word(8 * t.itemsize * k))
+            word = self.op("BitwiseOr", self.u32, word, shifted)
+        return word
