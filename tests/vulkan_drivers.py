@@ -62,7 +62,7 @@ def choose(environment: MutableMapping[str, str]) -> None:
     set stays."""
     if validation():
         environment.setdefault("MAGPIE_VULKAN_VALIDATION", "1")
-    if not {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} & environment.keys():
+    if not {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"} & environment.keys():
         # Two names of one thing: loaders before 1.3.207 know the second. Where there is none, a name that is no manifest.
         files = os.pathsep.join(map(str, found().values())) or os.devnull
         environment.update(VK_DRIVER_FILES=files, VK_ICD_FILENAMES=files)

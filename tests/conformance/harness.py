@@ -104,8 +104,8 @@ class Run:
 def targets() -> tuple[Target, ...]:
     """The kinds of devices that can run a kernel on this machine.
 
-    Devices of a backend that can do the same are one kind. The kind that can do most is called as the backend, another
-    one has the first word of its devices' name besides: spv and spv-swiftshader.
+    Devices of a backend that can do the same are one kind. A GPU, or else the kind that can do most, is called as the
+    backend; another one has the first word of its devices' name besides: spv (lavapipe) and spv-swiftshader.
     """
     from magpie.backends.registry import backend_ids
     from magpie.runtime.dispatch import runtime
@@ -114,14 +114,13 @@ def targets() -> tuple[Target, ...]:
     for id_ in backend_ids():
         kinds: dict[Any, Target] = {}
         devices = () if runtime().unavailable(id_) else runtime().of_backend(id_)
-        ordered = sorted(devices, key=lambda d: (-len(d.capabilities), -d.max_workgroup_size, d.index))
+        ordered = sorted(devices, key=lambda d: (d.software, -len(d.capabilities), -d.max_workgroup_size, d.index))
         for device in (d for d in ordered if id_ in d.backends):
             name = f"{id_}-{_word(device.name)}" if kinds else id_
-            software = bool(device.properties.get("software"))
-            share = 3 if kinds and software else 1
+            share = 3 if kinds and device.software else 1
             manifest = device.driver.devices()[device.index].manifest
             key = (device.capabilities, device.subgroup_size, device.max_workgroup_size, device.max_shared_bytes)
-            kinds.setdefault(key, Target(name, device.id, manifest, share=share, software=software))
+            kinds.setdefault(key, Target(name, device.id, manifest, share=share, software=device.software))
         found += kinds.values()
     return tuple(found)
 
@@ -180,15 +179,15 @@ def case(
     grids: Sequence[Any] = (None,),
     gangs: bool | str = False,
     subgroups: bool | str = False,
-    heavy: bool = False,
+    software: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a test of a function that gives a `Run` or several: one test a target, dtype, block and grid.
 
     The function takes those of ``t``, ``block`` and ``grid`` that it names.  A dtype may be a tuple of dtypes; all must
     be there.  ``gangs=True`` adds gang widths where a backend has gangs: one a row, in turn, and all of them for
     ``gangs="all"`` and in a full run.  ``subgroups`` does the same with subgroup sizes.  Those launches run code
-    for any workgroup size, all others code for their own.  ``heavy`` cases, for which lavapipe takes minutes, run on such
-    drivers in a full run only.
+    for any workgroup size, all others code for their own.  Drivers for GPUs that run on the
+    processor have one in ``software`` rows, since they compile for long; 0: all of them are in a full run.
     """
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,7 +199,7 @@ def case(
             (target, row)
             for target in targets()
             for n, row in enumerate(combinations)
-            if not in_turn(f"{make.__name__} {target.name} {n}", target.share)
+            if not in_turn(f"{make.__name__} {target.name} {n}", target.share * (max(software, 1) if target.software else 1))
         ]
         for asked, widths in ((gangs, gang_targets()), (subgroups, subgroup_targets())):
             for k, row in enumerate(combinations if asked else ()):
@@ -217,8 +216,8 @@ def case(
             name = "-".join(parts)
             marks = _marks(f"{make.__module__.rsplit('.', 1)[-1]}::{make.__name__}[{name}]")
             marks += lacking(target, needs, block)
-            if heavy and target.software and not full_size():
-                marks.append(pytest.mark.skip(reason=f"{target.name} takes minutes: MAGPIE_TEST_ALL=1"))
+            if not software and target.software and not full_size():
+                marks.append(pytest.mark.skip(reason=f"{target.name} compiles it for minutes: MAGPIE_TEST_ALL=1"))
             if "gangs" in target.manifest.capabilities:  # one in four at other widths, half at the kernel's own
                 share = 4 if target.any_size else 2 if len(combinations) > 2 else 1
                 target = replace(target, plain=in_turn(make.__name__ + name, share) > 0)

@@ -12,7 +12,7 @@ import magpie as mp
 from magpie.ir.tiles import ACCUMULATORS
 from magpie.lib.matrix import Plan, staged
 
-from .harness import TYPE_CAPABILITY, compare, targets
+from .harness import TYPE_CAPABILITY, compare, in_turn, targets
 
 TYPES = tuple(ACCUMULATORS)
 SHAPES = ((1, 1, 1), (70, 90, 33), (257, 65, 16), (64, 128, 200), (5, 300, 0))
@@ -25,6 +25,7 @@ def cases(types=TYPES):
         for target in targets()
         for t in types
         if target.has(["subgroups", TYPE_CAPABILITY.get(t.name, "subgroups")])
+        and not in_turn(f"{target.name} {t.name}", 3 if target.software else 1)
     ]
 
 

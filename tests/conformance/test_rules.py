@@ -867,7 +867,7 @@ def k_large_local(x, out):
         out[i] = a[1999] + a[i % 7]
 
 
-@case(requires=("f64",), heavy=True)
+@case(requires=("f64",), software=0)
 def test_rule_16_large_local_and_shared_arrays():
     x = np.arange(256, dtype=np.float64)
     return Run(k_large_local, (x, empty(256, mp.f64)), {1: (x + 1999) + (x + np.arange(256) % 7)}, grid=1, block=256)

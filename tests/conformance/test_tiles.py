@@ -40,7 +40,7 @@ def k_product(x, y, out, held: mp.constexpr):
         i += mp.subgroup.count() * 16
 
 
-@case(dtypes=TYPES, requires=SG, gangs=True, subgroups=True)
+@case(dtypes=TYPES, requires=SG, gangs=True, subgroups=True, software=3)
 def test_product(t):
     x, y, held = matrix(t, 80, 48, 1), matrix(t, 48, 32, 2), HELD[t]
     return Run(k_product, (x, y, empty((80, 32), held), held), {2: product(x, y, held)}, grid=1)
@@ -54,7 +54,7 @@ def k_shapes(x, y, out, m: mp.constexpr, n: mp.constexpr, k: mp.constexpr, held:
         mp.mma.store(acc, out, (0, 0))
 
 
-@case(dtypes=(mp.bf16, mp.f32, mp.f64, mp.i8), requires=SG, gangs=True)
+@case(dtypes=(mp.bf16, mp.f32, mp.f64, mp.i8), requires=SG, gangs=True, software=0)
 def test_shapes(t):
     for m, n, k in ((16, 16, 16), (48, 16, 32), (16, 48, 64), (64, 64, 16), (32, 16, 48)):
         x, y, held = matrix(t, m, k, 3), matrix(t, k, n, 4), HELD[t]
@@ -72,7 +72,7 @@ def k_transposed(x, y, out, held: mp.constexpr):
         mp.mma.store(acc, out, (0, 0), transposed=True)
 
 
-@case(dtypes=TYPES, requires=SG, gangs=True)
+@case(dtypes=TYPES, requires=SG, gangs=True, software=3)
 def test_transposed(t):
     x, y, held = matrix(t, 48, 32, 5), matrix(t, 16, 48, 6), HELD[t]
     return Run(k_transposed, (x, y, empty((16, 32), held), held), {2: product(x.T, y.T, held).T}, grid=1)
@@ -90,7 +90,7 @@ def k_clipped(x, y, c, out, held: mp.constexpr):
         mp.mma.store(acc, out, (i, j), clip=True)
 
 
-@case(dtypes=TYPES, requires=SG, gangs=True)
+@case(dtypes=TYPES, requires=SG, gangs=True, software=3)
 def test_clipped(t):
     held = HELD[t]
     for m, n, k in ((1, 1, 1), (33, 50, 21), (64, 31, 16)):
@@ -153,7 +153,7 @@ def k_staged(x, y, out, t: mp.constexpr, held: mp.constexpr):
         mp.mma.store(more, out, (i + first + mp.subgroup.count() * 16, j), clip=True)
 
 
-@case(dtypes=TYPES, requires=SG, gangs=True)
+@case(dtypes=TYPES, requires=SG, gangs=True, software=3)
 def test_copies_to_shared_memory(t):
     """Two stages, padded rows, edges that the blocks go beyond, and rows that no vector access may touch."""
     held = HELD[t]
