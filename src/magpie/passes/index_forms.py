@@ -11,7 +11,7 @@ value of 64 bits one of three forms:
 
 from __future__ import annotations
 
-from magpie.dtypes import DType
+from magpie.dtypes import DType, i64, index, u64
 from magpie.ir.nodes import Kernel, Node, Slot, ValueType, walk
 from magpie.passes.narrow_index import Ranges, ranges
 
@@ -25,7 +25,7 @@ LOW_OPS = frozenset(
 
 def is_wide(t: ValueType | None) -> bool:
     """Whether values of a type are integers of 64 bits."""
-    return isinstance(t, DType) and t.bits == 64 and t.is_int
+    return t is index or t is i64 or t is u64
 
 
 class IndexForms:
@@ -72,7 +72,16 @@ def low_bits_follow(node: Node) -> bool:
 
 def index_forms(kernel: Kernel, *, places: bool = False) -> IndexForms:
     """The forms of a prepared kernel. ``places``: accesses ask for all bits of their indices, to check them."""
+    nothing = Ranges()
+    asked, slots = _asked(kernel, places, nothing)
+    if not asked:  # often: what fits in 32 bits was made an i32 before, and no interval matters
+        return IndexForms(nothing, asked, slots)
     known = ranges(kernel)
+    return IndexForms(known, *_asked(kernel, places, known))
+
+
+def _asked(kernel: Kernel, places: bool, known: Ranges) -> tuple[set[Node], set[Slot]]:
+    """The values and the slots of 64 bits of which all bits are asked for, but for those that ``known`` has as i32."""
     sets: dict[Slot, list[Node]] = {}
     asked: set[Node] = set()
     slots: set[Slot] = set()
@@ -88,12 +97,11 @@ def index_forms(kernel: Kernel, *, places: bool = False) -> IndexForms:
         op, args = node.op, node.args
         if op == "slot_set":
             sets.setdefault(node.attrs["slot"], []).append(args[0])
-        elif op == "loop":
+        elif not args or op == "loop":
             pass  # the hint of a counted loop names values that its test asks for
-        elif "array" in node.attrs and args:
+        elif "array" in node.attrs:
             array = node.attrs["array"]
-            # what is clipped at the array's edge is compared with that
-            ask(args if places or node.attrs.get("clip") else args[array.rank :])
+            ask(args if places else args[array.rank :])
         elif is_wide(node.type) and low_bits_follow(node):
             pass  # asked for when this is
         elif op == "cast" and isinstance(node.type, DType) and node.type.is_int:
@@ -109,4 +117,4 @@ def index_forms(kernel: Kernel, *, places: bool = False) -> IndexForms:
                 ask(tuple(sets.get(slot, ())))
         elif low_bits_follow(node):
             ask(node.args)
-    return IndexForms(known, asked, slots)
+    return asked, slots

@@ -20,6 +20,7 @@ _EXTENT = 1 << 60
 _SMALL = (1 << 31) - 1
 # What a workgroup may hold on any target.
 _WORKGROUP = 1 << 16
+_INTEGERS = ("int", "uint")
 # Values that go from slot to slot come to rest after as many rounds as there are slots in the chain; few have three.
 _ROUNDS = 16
 
@@ -49,9 +50,15 @@ class Ranges:
         return low >= -(1 << 31) and high <= _SMALL
 
 
+_FULL: dict[DType, Interval] = {}
+
+
 def full(t: DType) -> Interval:
     """All values of an integer or bool type."""
-    return (t.min, t.max)
+    found = _FULL.get(t)
+    if found is None:
+        found = _FULL[t] = (t.min, t.max)
+    return found
 
 
 def ranges(kernel: Kernel) -> Ranges:
@@ -95,7 +102,7 @@ class _Walk:
                 if isinstance(slot.type, DType) and slot.type.is_int:
                     self.set(slot, self.of(node.args[0]))
                 self.below.discard(slot)
-            elif isinstance(node.type, DType) and node.type.is_int:
+            elif node.type.__class__ is DType and node.type.kind in _INTEGERS:
                 found = self.interval(node)
                 whole = full(node.type)
                 if found is None or found[0] < whole[0] or found[1] > whole[1]:

@@ -11,6 +11,9 @@ from magpie.ir.nodes import Array, Kernel, Node, Region, Slot
 
 __all__ = ["Rewriter", "same_nodes"]
 
+# Types of attributes that name nothing of a kernel.
+_PLAIN = frozenset([str, int, float, bool, type(None)])
+
 Handler = Callable[["Rewriter", Node], Node | None]
 
 
@@ -53,23 +56,25 @@ class Rewriter:
 
     def keep(self, node: Node) -> Node:
         """Append ``node`` itself, or a copy with what changed below it."""
-        args = tuple(self.values.get(a, a) for a in node.args)
-        attrs = node.attrs
+        values, args, attrs, regions = self.values, node.args, node.attrs, node.regions
+        for a in args:
+            if a in values:
+                args = tuple([values.get(a, a) for a in args])
+                break
         changed: dict[str, Any] = {}
         for key, old in attrs.items():
-            new = self.attr(old)
-            if new is not old:
-                changed[key] = new
-        regions = tuple(self.region(r) for r in node.regions)
-        same = (
-            args == node.args
-            and not changed
-            and all(same_nodes(a, b) for a, b in zip(regions, node.regions, strict=True))
-        )
+            if old.__class__ not in _PLAIN:
+                new = self.attr(old)
+                if new is not old:
+                    changed[key] = new
+        same = args is node.args and not changed
+        if regions:
+            regions = tuple(self.region(r) for r in regions)
+            same = same and all(same_nodes(a, b) for a, b in zip(regions, node.regions, strict=True))
         new_node = node if same else Node(node.op, args, node.type, attrs | changed, regions, node.loc)
         self.out.region.append(new_node)
-        if new_node is not node:
-            self.values[node] = new_node
+        if not same:
+            values[node] = new_node
         return new_node
 
     def attr(self, old: Any) -> Any:

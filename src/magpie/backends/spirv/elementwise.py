@@ -52,7 +52,13 @@ class Elementwise(Values):
     def arithmetic(self, op: str, t: DType, args: list[int]) -> int:
         if t.is_float:
             return self.rounding(_FLOAT[op], self.type(t), *args)
-        return self.op(_INT[op], self.type(t), *args)
+        a, b = args
+        unit = 1 if op == "mul" else 0
+        if self.number(b) == unit:
+            return a
+        if op != "sub" and self.number(a) == unit:
+            return b
+        return self.op(_INT[op], self.type(t), a, b)
 
     def neg(self, op: str, t: DType, args: list[int]) -> int:
         if t.is_float:
@@ -157,6 +163,10 @@ class Elementwise(Values):
             return self.op("ConvertFToS" if target.kind == "int" else "ConvertFToU", type_, value)
         if target.is_float:
             return self.op("ConvertSToF" if source.kind == "int" else "ConvertUToF", type_, value)
+        known = self.number(value)
+        if known is not None:
+            low = known & ((1 << source.bits) - 1)
+            return self.constant(low - (1 << source.bits) if source.min and low > source.max else low, target)
         if type_ == self.type(source):  # also of narrow ones that are held in 32 bits, the upper of which nobody reads
             return value
         widens = target.bits > source.bits and source.kind == "int"
