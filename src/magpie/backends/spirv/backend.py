@@ -32,11 +32,11 @@ class SpirvBackend(Backend):
     manifest = Manifest("spv", supported("spv"), **limits("spv"), alignment=16, static_workgroup=True)
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
-        from magpie.backends.spirv.validate import large_tables, padded_structs
+        from magpie.backends.spirv.validate import padded_structs
         from magpie.passes import prepare
         from magpie.passes.check import check
 
-        return check(prepare(kernel), self.manifest) + large_tables(kernel) + padded_structs(kernel)
+        return check(prepare(kernel), self.manifest) + padded_structs(kernel)
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         return compute_layout(kernel, RULE)
@@ -65,9 +65,13 @@ class SpirvBackend(Backend):
         return show
 
     def _checked(self, kernel: Kernel, options: Options) -> Profile:
-        """The profile to make code for. Raises CompileError for one that there is not, or that has too little."""
+        """The profile to make code for. Raises CompileError for one that there is not, or that has too little.
+
+        (Not in `validate`, which is asked about kernels that are for other targets alone.)
+        """
         from magpie.backends.spirv.needs import check_profile
         from magpie.backends.spirv.profile import SUBGROUP_SIZES, profile
+        from magpie.backends.spirv.validate import large_tables
         from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 
         try:
@@ -85,7 +89,7 @@ class SpirvBackend(Backend):
             )
         if size:
             found = replaced(found, subgroup_size=size)
-        refused = check_profile(kernel, found, self.manifest)
+        refused = check_profile(kernel, found, self.manifest) + large_tables(kernel)
         if refused:
             raise CompileError(refused)
         return found
