@@ -51,6 +51,9 @@ def far_driver(module_driver):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MAGPIE_VULKAN_VALIDATION", str(int(module_driver.validated)))
         driver = opened()
+    if driver._physical[0].memory.memoryTypeCount > 1:
+        driver.close()
+        pytest.skip("this device has several kinds of memory, and needs no stand-in for one")
     hide_memory(driver, 0)
     yield driver
     driver.close()
