@@ -19,16 +19,16 @@ from magpie.passes.legalise import Target, left_over, legalise
 
 #: Desktop GPUs, and one with everything.
 #: Small ones, like SwiftShader's and WGSL's; and desktop GPUs.
-WORDS = Target(i64=True, i16=True, i8=True, f64=True, fma=True, div=True, sqrt=True)
-FULL = Target(i64=True, i16=True, i8=True, f64=True, f16=True, fma=True, div=True, sqrt=True, u32_to_f32=True, denormals=True)
+WORDS = Target(i64=True, i16=True, i8=True, f64=True, fma=True, div=True, sqrt32=True, sqrt64=True)
+FULL = Target(i64=True, i16=True, i8=True, f64=True, f16=True, fma=True, div=True, sqrt32=True, sqrt64=True, u32_to_f32=True, denormals=True)
 #: No types of 8 and 16 bits.
-NARROW = Target(i64=True, f64=True, fma=True, div=True, sqrt=True)
+NARROW = Target(i64=True, f64=True, fma=True, div=True, sqrt32=True, sqrt64=True)
 #: No integers but those of 32 bits.
-BARE = Target(f64=True, fma=True, div=True, sqrt=True)
+BARE = Target(f64=True, fma=True, div=True, sqrt32=True, sqrt64=True)
 #: As SwiftShader has it, but for f64, which kernels of f64 need: no fma, and nothing of other widths.
 LEAST = Target(f64=False)
 #: lavapipe.
-LAVAPIPE = Target(i64=True, i16=True, i8=True, f64=True, div=True, sqrt=True)
+LAVAPIPE = Target(i64=True, i16=True, i8=True, f64=True, div=True, sqrt32=True, sqrt64=True)
 TARGETS = {"bare": BARE, "words": WORDS, "narrow": NARROW, "full": FULL, "least": LEAST, "lavapipe": LAVAPIPE}
 
 

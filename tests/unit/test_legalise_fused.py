@@ -25,7 +25,7 @@ from tests.conformance.oracle import items, round_to
 #: Neither fma nor f64 beside i64: as Intel's GPUs, if their Fma were not fused.
 NO_F64 = Target(i64=True, i16=True, denormals=True)
 #: f64 without fma, as words: what is computed of f64 goes through integers.
-NO_FMA = Target(f64=True, div=True, sqrt=True)
+NO_FMA = Target(f64=True, div=True, sqrt32=True, sqrt64=True)
 
 
 def triples(t, n=6000):
@@ -133,7 +133,7 @@ def roughened(kernel, t):
         moved = b.emit("add", b.emit("bitcast", exact, type=integer), b.load(off, b.emit("global_id", dim=0)))
         return b.emit("bitcast", moved, type=t)
 
-    rw = Rewriter({"div": rough, "sqrt": rough})
+    rw = Rewriter({"div": rough, "rsqrt": rough})
     return rw.kernel(kernel, params=[*kernel.params[:-1], off, kernel.params[-1]])
 
 

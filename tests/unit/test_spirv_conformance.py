@@ -21,7 +21,7 @@ from tests.unit.spirv_tools import disassembled, validate
 PROFILES = {
     "generic": GENERIC.text,
     # no types but those of 32 bits: what SwiftShader has
-    "small": "vulkan1.3+subgroups+div+sqrt+lockstep+sg4+shared32",
+    "small": "vulkan1.3+subgroups+div+sqrt32+sqrt64+lockstep+sg4+shared32",
     # what a GPU of today tells
     "large": "vulkan1.3+i64+i16+i8+f16+f64+s8+s16+subgroups+subgroup_types+atomic_f32+atomic_i64+fma+denorm16+denorm32"
     "+denorm64+rte16+rte32+rte64+szinp16+szinp32+szinp64+reconverge+push256+sg32",

@@ -46,7 +46,8 @@ def target_of(p: Profile) -> Target:
         f16="f16" in p and "rte16" in p and "denorm16" in p,
         fma="fma" in p,
         div="div" in p,
-        sqrt="sqrt" in p,
+        sqrt32="sqrt32" in p,
+        sqrt64="sqrt64" in p,
         u32_to_f32="i64" in p,  # SwiftShader's is not exact, and it has no i64
         denormals="denorm32" in p,
     )

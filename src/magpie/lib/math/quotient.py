@@ -2,7 +2,7 @@
 
 Vulkan allows 2.5 ulp for a quotient. Newton's steps with fma bring it to one of the two floats around the exact value
 (Markstein, "IA-64 and Elementary Functions", chapter 8); the exact remainder says whether the neighbour on its other
-side is nearer. Here ``/`` and ``mp.sqrt`` are the target's own.
+side is nearer. Here ``/`` and ``mp.rsqrt`` are the target's own.
 """
 
 # mypy: disable-error-code="valid-type"
@@ -109,10 +109,11 @@ def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any, Any]:
         tiny = x < 2.0**-reach
         huge = x > 2.0**reach
         v = x * mp.select(tiny, scale, mp.select(huge, 1.0 / scale, 1.0))
-        s = mp.sqrt(v)
-        y = 0.5 / s
+        y = mp.rsqrt(v)
+        s = v * y
+        half = 0.5 * y
         for _ in mp.static_range(steps):
-            s = mp.fma(mp.fma(-s, s, v), y, s)
+            s = mp.fma(mp.fma(-s, s, v), half, s)
         r = mp.fma(-s, s, v)
         above = r > 0.0
         other = mp.bitcast(mp.bitcast(s, u) + mp.select(above, u(1), u((1 << width) - 1)), f)
@@ -121,7 +122,8 @@ def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any, Any]:
         s = mp.select(mp.select(above, beyond > 0.0, beyond <= 0.0), other, s)
         s = s * mp.select(tiny, 1.0 / root, mp.select(huge, root, 1.0))
         s = mp.select((x > 0.0) & (x < mp.inf), s, x)
-        return mp.select(x < 0.0, mp.nan, s)
+        # by the bits: a subnormal number below zero, too
+        return mp.select(mp.bitcast(x, u) > u(sign), mp.nan, s)
 
     return div, by, sqrt
 

@@ -14,8 +14,8 @@ u32
     popcount clz ctz, with clz(0) = ctz(0) = 32
 f32, f64
     add sub mul neg abs, eq ne (true for a NaN) lt le gt ge, floor ceil trunc round (ties to even); fma where
-    `Target.fma`; div where `Target.div` and sqrt where `Target.sqrt`, or with the attribute ``rough``: as good as the
-    target has them
+    `Target.fma`; div and sqrt where `Target.exact`; div and rsqrt with the attribute ``rough``: as good as the target
+    has them
 f16, where `Target.f16`
     add sub mul neg abs, eq ne lt le gt ge
 bool

@@ -17,14 +17,13 @@ __all__ = ["lower_division"]
 
 
 def lower_division(kernel: Kernel, target: Target) -> Kernel:
-    """``kernel`` with exact division and square roots; those of the target that are left are ``rough``."""
-    ops = {op for op, exact in (("div", target.div), ("sqrt", target.sqrt)) if not exact}
-    if not any(n.op in ops and _wanted(kernel, n) for n in walk(kernel.body)):
+    """``kernel`` with exact division and square roots; what is left of the target's own is ``rough``."""
+    if not any(_wanted(kernel, n, target) for n in walk(kernel.body)):
         return kernel
     functions: dict[Function, None] = {}
 
     def exact(rw: Rewriter, node: Node) -> Node:
-        if not _wanted(kernel, node):
+        if not _wanted(kernel, node, target):
             return rw.keep(node)
         args, op, t = [rw.value(a) for a in node.args], node.op, node.dtype
         by = constant(args[-1]) if op == "div" else None
@@ -38,18 +37,20 @@ def lower_division(kernel: Kernel, target: Target) -> Kernel:
         call = rw.out.emit("call", *args, function=function)
         return rw.out.emit("call_result", type=node.type, call=call, index=0)
 
-    body = Rewriter(dict.fromkeys(ops, exact)).region(kernel.body)
+    body = Rewriter(dict.fromkeys(("div", "sqrt"), exact)).region(kernel.body)
     return inline_calls(replace(kernel, body=body, functions=list(functions)))
 
 
 def _code(op: str, t: DType) -> Function:
     function = library_code("math.quotient", f"{op}_{t}", (t,) * {"sqrt": 1, "div": 2, "div_by": 3}[op])
     for node in walk(function.body):
-        if node.op in ("div", "sqrt"):
+        if node.op in ("div", "rsqrt"):
             node.attrs["rough"] = True
     return function
 
 
-def _wanted(kernel: Kernel, node: Node) -> bool:
+def _wanted(kernel: Kernel, node: Node, target: Target) -> bool:
+    if node.op not in ("div", "sqrt") or node.type not in (f32, f64) or "rough" in node.attrs:
+        return False
     fast = kernel.fastmath and "strict" not in node.attrs
-    return node.type in (f32, f64) and not fast and "rough" not in node.attrs
+    return not fast and not target.exact(node.op, node.dtype)

@@ -17,7 +17,8 @@ class Target:
 
     i64: 64-bit integers, `index` among them.  i16, i8: integers of these widths.  f64, f16: these floats, with +, -, *
     and conversions rounded to nearest even; of f16 its subnormal numbers are kept. (bf16 is always computed in f32.)
-    fma: `fma` rounds once, on f32 and f64.  div, sqrt: division, or square root, of f32 and f64 is correctly rounded.
+    fma: `fma` rounds once, on f32 and f64.  div: division of f32 and f64 is correctly rounded.  sqrt32, sqrt64: so is
+    the square root of f32, or of f64.
     u32_to_f32: that conversion rounds once (SwiftShader adds the top bit to the rounded rest).
     denormals: subnormal f32 and f64 are kept (else they may be flushed, as operands and as results).
     """
@@ -29,9 +30,15 @@ class Target:
     f16: bool = False
     fma: bool = False
     div: bool = False
-    sqrt: bool = False
+    sqrt32: bool = False
+    sqrt64: bool = False
     u32_to_f32: bool = False
     denormals: bool = False
+
+    def exact(self, op: str, t: DType) -> bool:
+        """Whether ``op`` of f32 or f64 is correctly rounded."""
+        root = self.sqrt64 if t.bits == 64 else self.sqrt32
+        return {"div": self.div, "sqrt": root}.get(op, True)
 
     def has(self, t: DType) -> bool:
         """Whether registers hold values of this scalar type."""
@@ -63,7 +70,11 @@ def left_over(kernel: Kernel, target: Target) -> Iterator[tuple[Node, str]]:
     for node in walk(kernel.body):
         if not node.info.pure or node.op in LEAVES:
             continue
-        if node.op not in CORE and not (kernel.fastmath and node.args and node.args[0].type is f32):
+        if (
+            node.op not in CORE
+            and "rough" not in node.attrs
+            and not (kernel.fastmath and node.args and node.args[0].type is f32)
+        ):
             yield node, "is no op of the core"
             continue
         problem = _problem(kernel, node, target)
@@ -77,7 +88,7 @@ def _problem(kernel: Kernel, node: Node, target: Target) -> str:
         return f"{t} is no type of the target"
     if not node.args:
         return ""
-    if node.op in ("cast", "bitcast", "select", "uniform") or not isinstance(node.args[0].type, DType):
+    if node.op in ("cast", "bitcast", "select", "uniform", "rsqrt") or not isinstance(node.args[0].type, DType):
         return ""
     first = node.args[0].dtype
     if first.is_bool:
@@ -92,8 +103,7 @@ def _problem(kernel: Kernel, node: Node, target: Target) -> str:
             return "float min and max have rules that the target lacks"
         if node.op == "fma" and not target.fma and not _fast(kernel, node):
             return "fma does not round once"
-        exact = {"div": target.div, "sqrt": target.sqrt}.get(node.op, True)
-        if not (exact or "rough" in node.attrs or _fast(kernel, node)):
+        if not (target.exact(node.op, first) or "rough" in node.attrs or _fast(kernel, node)):
             return "is not correctly rounded"
     if kernel.fastmath and first is f32:
         return ""
