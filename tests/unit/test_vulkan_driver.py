@@ -352,6 +352,29 @@ def test_what_is_recorded_is_submitted_though_nobody_asks(on):
     a.free()
 
 
+@pytest.mark.parametrize("by", ["event", "device"])
+def test_an_idle_device_starts_at_once(on, by, monkeypatch):
+    driver, device = on
+    context = driver.context(device)
+    monkeypatch.setattr(context, "flush_old", lambda: None)
+    a = Arrays(driver, device)
+    call = a.bind()
+    for _ in range(40):
+        call(*a.words(1.0))
+    if by == "event":
+        driver.record_event(device, None).synchronize(60)
+    else:
+        driver.synchronize(device)
+    seen = []
+    for _ in range(7):
+        before = context.submissions
+        call(*a.words(1.0))
+        seen.append(context.submissions - before)
+    assert seen == [1, 0, 1, 0, 0, 0, 1]  # batches of 1, 2 and 4
+    driver.synchronize(device)
+    a.free()
+
+
 def test_a_thousand_launches_of_a_graph_are_one_submission(on):
     driver, device = on
     context = driver.context(device)

@@ -258,8 +258,7 @@ class Context:
         with self.lock:
             self.stuck = self.stuck and lane is not None
             for each in lanes:
-                if each.batch is None:
-                    each.limit = 1  # the device is idle: what comes next is to start at once
+                each.waited()
             self._drain()
         if self.instance.unraised:
             self.instance.raise_messages()
@@ -295,6 +294,7 @@ class Context:
         with self.lock:
             for lane, value in points:
                 lane.reached(value)
+                lane.waited()
 
     def _late(self, timeout: float | None) -> GpuError:
         self.stuck = True

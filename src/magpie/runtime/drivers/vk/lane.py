@@ -232,6 +232,7 @@ class Lane:
         batch.count += 1
         if batch.count >= self.limit:
             self.submit()
+            self.limit = min(2 * self.limit, MOST_COMMANDS)
         return len(self.pending) > MOST_PENDING
 
     def now(self) -> bool:
@@ -281,7 +282,6 @@ class Lane:
         self.submitted = batch.value
         self._seen.update(waits)
         self.pending.append(batch)
-        self.limit = min(2 * self.limit, MOST_COMMANDS)
 
     def _waits(self) -> list[tuple[Lane, int]]:
         """What the next batch has to wait for."""
@@ -319,6 +319,11 @@ class Lane:
             batch.releases.clear()
             batch.written.clear()
             batch.read.clear()
+
+    def waited(self) -> None:
+        """The host has waited: if nothing is left, what comes next is to start at once."""
+        if self.batch is None and not self.pending:
+            self.limit = 1
 
     def close(self) -> None:
         """Destroy the semaphore; all work is done."""
