@@ -60,6 +60,15 @@ def large_tile(x: mp.Array[mp.f32, 1], n: mp.constexpr):
     x[t] = tile[63 - t]
 
 
+@mp.kernel
+def gathered(x: mp.Array[mp.f32, 1], count: mp.Array[mp.i32, 1], total: mp.Array[mp.f32, 1]):
+    i = mp.global_id(0)
+    part = mp.subgroup.sum(mp.sin(x[i]))
+    if mp.subgroup.elect():
+        mp.atomic_add(total, 0, part)
+        mp.atomic_add(count, int(part) % 16, 1)
+
+
 KERNELS = (saxpy, powers, reversed_tile)
 
 
@@ -207,7 +216,7 @@ def test_bytes_are_the_same_in_every_process() -> None:
     script = (
         "import sys, hashlib; sys.path.insert(0, '.'); import tests.unit.test_spirv_artifacts as t;"
         "print([hashlib.sha256(k.compile(backend='vulkan', variant=v, checked=c).blob).hexdigest()"
-        " for k in t.KERNELS for v in ('fast', 'general') for c in (False, True)])"
+        " for k in (*t.KERNELS, t.gathered) for v in ('fast', 'general') for c in (False, True)])"
     )
     seen = set()
     for seed in ("0", "5"):
@@ -217,7 +226,7 @@ def test_bytes_are_the_same_in_every_process() -> None:
         )
         assert done.returncode == 0, done.stderr
         seen.add(done.stdout)
-    assert len(seen) == 1 and len(set(seen.pop().split(","))) == 12
+    assert len(seen) == 1 and len(set(seen.pop().split(","))) == 16
 
 
 def test_no_llvm_takes_part() -> None:
