@@ -180,3 +180,14 @@ def test_division_by_a_constant(t, by):
     found = run(roughened(kernel, t), [x, x, off], t)
     same = (want.view(integer) == found.view(integer)) | (np.isnan(want) & np.isnan(found))
     assert same.all(), [x[~same][0], want[~same][0], found[~same][0], (~same).sum()]
+
+
+def test_what_is_exact_is_left_alone():
+    """NVIDIA's: its division and the root of f64 are correctly rounded, the root of f32 is not."""
+    target = Target(i64=True, i16=True, f64=True, fma=True, div=True, sqrt64=True)
+    for op, t, kept in (("div", f32, True), ("div", f64, True), ("sqrt", f64, True), ("sqrt", f32, False)):
+        operands = (t, t) if op == "div" else (t,)
+        found = [n.op for n in walk(legal(op_kernel(op, operands, t), target).body)]
+        assert (op in found) is kept and ("fma" in found) is not kept
+    fast = legal(op_kernel("sqrt", (f32,), f32, fastmath=True), target)
+    assert "sqrt" in [n.op for n in walk(fast.body)]
