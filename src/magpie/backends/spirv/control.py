@@ -7,10 +7,12 @@ block. Where work-items come together again follows from that: at the end of eac
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from magpie.backends.spirv.wide import Wide
+from magpie.diagnostics.loc import Loc
 from magpie.ir.nodes import Node, Region
 from magpie.ir.ops import OPS
 
@@ -66,14 +68,17 @@ class Control(Wide):
 
     def visit(self, node: Node) -> None:
         """Emit one node."""
-        loc = node.loc
-        if loc is not None:
-            self.f.line(loc.file, loc.line, loc.col + 1)
+        if node.loc is not None:
+            self.line(node.loc)
         handler = self.handlers.get(node.op)
         if handler is None:
             self.value(node)
         else:
             handler(node)
+
+    def line(self, loc: Loc) -> None:
+        """What comes now is from there. A file goes by its name alone: modules are the same wherever it lies."""
+        self.f.line(os.path.basename(loc.file), loc.line, loc.col + 1)
 
     def body(self, nodes: Region) -> None:
         """Everything, to the end of the function."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from magpie.backends.base import Artifact, Options
@@ -112,7 +113,7 @@ def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Uni
         info["coarse"] |= {"factor": chosen.factor, "dim": chosen.dim, "always": options.coarsen > 1}
     unit.decorate_bindings(legal[0], coherent=plain.synchronises and not plain.explicit)
     if kernel.loc is not None:
-        unit.module.source(file=kernel.loc.file)
+        unit.module.source(file=os.path.basename(kernel.loc.file))
     info |= {
         "arch": p.text,
         "needs": unit.features(),

@@ -151,7 +151,7 @@ class Reports(Control):
         if array is None or node.op in ("extent", "stride") or not array.rank:
             return super().visit(node)
         if node.loc is not None:
-            self.f.line(node.loc.file, node.loc.line, node.loc.col + 1)
+            self.line(node.loc)
         indices = node.args[: array.rank]
         inside = 0
         for dim, at in enumerate(indices):
