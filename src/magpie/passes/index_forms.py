@@ -101,7 +101,8 @@ def _asked(kernel: Kernel, places: bool, known: Ranges) -> tuple[set[Node], set[
             pass  # the hint of a counted loop names values that its test asks for
         elif "array" in node.attrs:
             array = node.attrs["array"]
-            ask(args if places else args[array.rank :])
+            # what is clipped at the array's edge is compared with that
+            ask(args if places or node.attrs.get("clip") else args[array.rank :])
         elif is_wide(node.type) and low_bits_follow(node):
             pass  # asked for when this is
         elif op == "cast" and isinstance(node.type, DType) and node.type.is_int:
