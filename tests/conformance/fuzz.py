@@ -146,7 +146,7 @@ def partners(program: Program, others: list[Target]) -> list[Target]:
     digest = hashlib.sha256(program.source.encode()).digest()
     for n, target in enumerate(others):
         gangs = [t for t in gang_targets() if t.device == target.device]
-        if target.software and digest[6 + n] % 4 and not full_size():
+        if target.software and digest[6 + n] % 5 and not full_size():
             continue  # they compile for long, and there may be several of them
         if program.subgroups and gangs:
             chosen += [t for t in gangs if ("gang", REFERENCE_SUBGROUP) in t.options]

@@ -199,7 +199,7 @@ def case(
             (target, row)
             for target in targets()
             for n, row in enumerate(combinations)
-            if not in_turn(f"{make.__name__} {target.name} {n}", target.share * (max(software, 1) if target.software else 1))
+            if not in_turn(f"{make.__name__} {target.name} {n}", share_of(target, len(combinations), software))
         ]
         for asked, widths in ((gangs, gang_targets()), (subgroups, subgroup_targets())):
             for k, row in enumerate(combinations if asked else ()):
@@ -218,8 +218,8 @@ def case(
             marks += lacking(target, needs, block)
             if not software and target.software and not full_size():
                 marks.append(pytest.mark.skip(reason=f"{target.name} compiles it for minutes: MAGPIE_TEST_ALL=1"))
-            if "gangs" in target.manifest.capabilities:  # one in four at other widths, half at the kernel's own
-                share = 4 if target.any_size else 2 if len(combinations) > 2 else 1
+            if "gangs" in target.manifest.capabilities:  # one in six at other widths, a third or more at the kernel's own
+                share = 6 if target.any_size else 3 if len(combinations) > 4 else 2 if len(combinations) > 2 else 1
                 target = replace(target, plain=in_turn(make.__name__ + name, share) > 0)
             rows.append(pytest.param(target, t, block, grid, id=name, marks=marks))
 
@@ -243,6 +243,13 @@ def case(
         return test
 
     return decorate
+
+
+def share_of(target: Target, rows: int, software: int) -> int:
+    """A default run has one in so many of a case's ``rows``: all, but on drivers that run on the processor."""
+    if not target.software:
+        return target.share
+    return target.share * max(software, 2 if rows > 4 and target.share == 1 else 1)
 
 
 def lacking(target: Target, needs: Sequence[str], block: Any = None) -> list[Any]:

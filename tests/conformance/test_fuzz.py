@@ -29,7 +29,7 @@ from .harness import full_size, targets
 from .matrix import GANGS
 
 SHARDS = 12
-KERNELS = 26 if not full_size() else 400  # a shard; 312 in all
+KERNELS = 20 if not full_size() else 400  # a shard; 240 in all
 BARRIER_SHARDS = 4
 BARRIER_KERNELS = 5 if not full_size() else 300
 

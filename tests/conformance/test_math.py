@@ -274,7 +274,7 @@ _FUNCTIONS = {
 
 
 def _function_case(name):
-    @case(dtypes=FLOATS)
+    @case(dtypes=FLOATS, software=3)
     def test(t):
         f, exact, inputs, ulps = _FUNCTIONS[name]
         x = inputs(t)
@@ -305,7 +305,7 @@ _SPECIAL = {
 }
 
 
-@case(dtypes=(mp.f32, mp.f64))
+@case(dtypes=(mp.f32, mp.f64), software=3)
 def test_math_at_special_values(t):
     x = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e30, -1e30], t.numpy)
     runs = []
@@ -316,7 +316,7 @@ def test_math_at_special_values(t):
     return runs
 
 
-@case(dtypes=FLOATS)
+@case(dtypes=FLOATS, software=3)
 def test_floor_ceil_trunc_round(t):
     x = np.concatenate([values(t, 120), np.arange(-6, 6, 0.5).astype(t.numpy)])
     outs = tuple(empty(x.size, t) for _ in range(4))
@@ -324,13 +324,13 @@ def test_floor_ceil_trunc_round(t):
     return Run(k_rounding, (x, *outs), {1: f(np.floor), 2: f(np.ceil), 3: f(np.trunc), 4: f(np.rint)})
 
 
-@case(dtypes=(mp.f32,))
+@case(dtypes=(mp.f32,), software=3)
 def test_math_floor_cast_to_an_integer(t):
     x = np.random.default_rng(1).uniform(-100, 100, 80).astype(np.float32)
     return Run(k_math_floor_to_index, (x, empty(80, mp.i32)), {1: np.floor(x).astype(np.int32)})
 
 
-@case(dtypes=FLOATS)
+@case(dtypes=FLOATS, software=3)
 def test_isnan_isinf_isfinite(t):
     x = values(t, 90)
     outs = tuple(empty(90, BOOL) for _ in range(3))
@@ -341,7 +341,7 @@ def test_isnan_isinf_isfinite(t):
     )
 
 
-@case(dtypes=(mp.f32, mp.f64))
+@case(dtypes=(mp.f32, mp.f64), software=3)
 def test_atan2(t):
     y, x = o.pairs(t)
     with np.errstate(all="ignore"):
@@ -349,7 +349,7 @@ def test_atan2(t):
     return Run(k_atan2, (y, x, empty(x.size, t)), {2: expect}, ulps=4)
 
 
-@case(dtypes=(mp.f32, mp.f64))
+@case(dtypes=(mp.f32, mp.f64), software=3)
 def test_hypot(t):
     y, x = o.pairs(t)
     with np.errstate(all="ignore"):
@@ -358,13 +358,13 @@ def test_hypot(t):
     return Run(k_hypot, (y, x, empty(x.size, t)), {2: expect}, ulps=4)
 
 
-@case(dtypes=FLOATS)
+@case(dtypes=FLOATS, software=3)
 def test_fmod_is_exact(t):
     x, y = o.pairs(t)
     return Run(k_fmod, (x, y, empty(x.size, t)), {2: o.in_f32(np.fmod, t, x, y)})
 
 
-@case(dtypes=(mp.f32, mp.f64))
+@case(dtypes=(mp.f32, mp.f64), software=3)
 def test_ieee_remainder_is_exact(t):
     x, y = o.pairs(t)
 
@@ -377,14 +377,14 @@ def test_ieee_remainder_is_exact(t):
     return Run(k_remainder, (x, y, empty(x.size, t)), {2: map2(f, x, y, t)})
 
 
-@case(dtypes=FLOATS)
+@case(dtypes=FLOATS, software=3)
 def test_copysign(t):
     x, y = o.pairs(t)
     x, y = x[~np.isnan(y.astype(np.float64))], y[~np.isnan(y.astype(np.float64))]  # the sign of NaN is not in the contract
     return Run(k_copysign, (x, y, empty(x.size, t)), {2: map2(math.copysign, x, y, t)})
 
 
-@case(dtypes=(mp.f32, mp.f64))
+@case(dtypes=(mp.f32, mp.f64), software=3)
 def test_ldexp_rounds_once(t):
     x = np.repeat(values(t, 40), 12)
     n = np.tile(np.array([0, 1, -1, 10, -10, 100, -100, -140, 130, 2000, -2000, -1050], np.int32), 40)
@@ -399,7 +399,7 @@ def test_ldexp_rounds_once(t):
     return Run(k_ldexp, (x, n, empty(x.size, t)), {2: map2(f, x, n, t)})
 
 
-@case(dtypes=(mp.f32, mp.f64, mp.f16))
+@case(dtypes=(mp.f32, mp.f64, mp.f16), software=3)
 def test_frexp(t):
     x = values(t, 90)
     split = [math.frexp(v) if math.isfinite(v) else (v, 0) for v in o.items(x)]
@@ -410,19 +410,19 @@ def test_frexp(t):
     )
 
 
-@case(dtypes=(mp.f32, mp.f64))
+@case(dtypes=(mp.f32, mp.f64), software=3)
 def test_constants_of_the_math_module(t):
     expect = np.array([math.pi, math.e, math.inf, math.nan, -math.inf, math.tau], t.numpy)
     return Run(k_constants, (empty(6, t),), {0: expect}, grid=1, block=1)
 
 
-@case(dtypes=(mp.i32, mp.u8))
+@case(dtypes=(mp.i32, mp.u8), software=3)
 def test_math_of_an_integer_is_f32(t):
     x = np.arange(100).astype(t.numpy)
     return Run(k_math_of_an_integer, (x, empty(100, mp.f32)), {1: np.sqrt(x.astype(np.float32))})
 
 
-@case(dtypes=(mp.f32,), gangs=True)
+@case(dtypes=(mp.f32,), gangs=True, software=3)
 def test_math_in_divergent_code(t):
     x = np.random.default_rng(4).uniform(-3, 3, 200).astype(np.float32)
     w = x.astype(np.float64)
