@@ -121,7 +121,7 @@ def _exact(f: Any, u: Any, steps: int) -> tuple[Any, Any, Any]:
         beyond = mp.fma(-s, other - s, r)
         s = mp.select(mp.select(above, beyond > 0.0, beyond <= 0.0), other, s)
         s = s * mp.select(tiny, 1.0 / root, mp.select(huge, root, 1.0))
-        s = mp.select((x > 0.0) & (x < mp.inf), s, x)
+        s = mp.select((v > 0.0) & (v < mp.inf), s, v)  # v is zero where x is, or is flushed
         # by the bits: a subnormal number below zero, too
         return mp.select(mp.bitcast(x, u) > u(sign), mp.nan, s)
 
