@@ -226,6 +226,16 @@ def test_loops_with_barriers_are_left_as_the_subgroup_agrees_where_empty_lanes_d
     assert "OpGroupNonUniform" not in text
 
 
+def test_an_array_may_be_written_under_another_name_unless_a_launch_says_no():
+    def decorations(text, name):
+        return set(re.findall(rf"OpDecorate %{name} (Restrict|Aliased|NonWritable)", text))
+
+    _, text = compiled(k_multiply_add, F, F)
+    assert decorations(text, "x") == {"Restrict", "NonWritable"} and decorations(text, "y") == {"Restrict"}
+    _, text = compiled(k_multiply_add, F, F, variant="general")
+    assert decorations(text, "x") == decorations(text, "y") == {"Aliased"}
+
+
 def test_coarsened_code_is_a_second_entry(monkeypatch):
     monkeypatch.setenv("MAGPIE_COARSEN", "4")
     artifact, text = compiled(k_multiply_add, F, F, workgroup=64)

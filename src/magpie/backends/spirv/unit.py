@@ -161,9 +161,10 @@ class Unit:
         access = {b.name: b.access for b in kernel.buffers}
         for (name, _), variable in self.views.items():
             kind = access[name]
-            alone = views.count(name) == 1 and (kernel.facts.noalias or not written)
-            m.decorate(variable, "Restrict" if alone else "Aliased")
-            if kind in ("read", "none"):
+            own = kernel.facts.noalias or not written
+            m.decorate(variable, "Restrict" if own and views.count(name) == 1 else "Aliased")
+            # What is written under another name is not what compilers take "not writable" for: they load it once.
+            if kind in ("read", "none") and own:
                 m.decorate(variable, "NonWritable")
             elif coherent and (kind == "read_write" or not kernel.facts.noalias):  # else nobody reads it
                 m.decorate(variable, "Coherent")
