@@ -751,3 +751,21 @@ def test_else_of_loops():
         return r + (1000 if v in (0, 1, 4, 9, 16) else 500)
 
     return Run(k_loop_else, (x, empty(N, mp.i32)), {1: np.array([f(v) for v in x])})
+
+
+@mp.kernel
+def k_largest_from_a_constant(out, n: mp.i32, T: mp.constexpr):
+    # a loop-carried minimum and maximum, each of a variable that starts as a constant, with a constant
+    high = T(100)
+    low = T(100)
+    for k in range(n):
+        high = max(high + T(7), T(31))
+        low = min(low - T(7), T(110))
+    out[mp.global_id(0), 0] = high
+    out[mp.global_id(0), 1] = low
+
+
+@case(dtypes=(mp.i32, mp.u32, mp.i64, mp.u8, mp.f32))
+def test_a_maximum_of_what_starts_as_a_constant(t):
+    want = np.tile(np.array([114, 86]), (5, 1)).astype(t.numpy)
+    return Run(k_largest_from_a_constant, (empty((5, 2), t), 2, t), {0: want}, grid=1, block=5)

@@ -71,10 +71,10 @@ class Elementwise(Values):
         return self.ext("SAbs", self.type(t), *args) if t.kind == "int" else args[0]
 
     def minmax(self, op: str, t: DType, args: list[int]) -> int:
-        if t.is_float:  # under fastmath alone: with NaN and zeros as it comes
-            first = self.compare("lt" if op == "min" else "gt", t, args)
-            return self.op("Select", self.type(t), first, *args)
-        return self.ext(("S" if t.kind == "int" else "U") + op.capitalize(), self.type(t), *args)
+        """By comparison: of floats under fastmath alone, with NaN and zeros as it comes; of integers because
+        SwiftShader's optimiser takes SMax(v + 7, 31) for the constant that v had before the loop."""
+        first = self.compare("lt" if op == "min" else "gt", t, args)
+        return self.op("Select", self.type(t), first, *args)
 
     def fma(self, op: str, t: DType, args: list[int]) -> int:
         return self.rounded_ext("Fma", self.type(t), *args)
