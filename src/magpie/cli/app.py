@@ -106,6 +106,24 @@ def build(
     raise typer.Exit(build_command(file, backend, opt, emit or [], out, checked, arch))
 
 
+_mpir = typer.Typer(help="Tools for MPIR, the SSA form of .mp programs.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(_mpir, name="mpir")
+_Text = Annotated[Path, typer.Argument(help="A file of MPIR text.", exists=True, dir_okay=False, readable=True)]
+
+
+@_mpir.callback()
+def _mpir_group() -> None:
+    """Tools for MPIR, the SSA form of .mp programs."""
+
+
+@_mpir.command("verify")
+def mpir_verify(file: _Text) -> None:
+    """Check MPIR text: SSA form, types, phis, control flow, and what kernels may hold; 1 if there is an error."""
+    from magpie.cli.mpir import verify_command
+
+    raise typer.Exit(verify_command(file))
+
+
 @app.command()
 def devices(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,

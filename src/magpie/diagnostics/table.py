@@ -30,9 +30,10 @@ WARNING = Severity.WARNING
 NOTE = Severity.NOTE
 
 # Families in the order in which listings show them; each is a module of magpie.diagnostics.codes.
-_FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "env")
+_FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "env", "mpir")
 
-_CODE = re.compile(r"MPG_[A-Z]+_[0-9]{4}")
+#: ``MPG_<FAMILY>_<NNNN>``; of `.mp` text MPP (how it is written), MPL (what is doubtful) and others of three letters.
+CODE = re.compile(r"MPG_[A-Z]+_[0-9]{4}|MP[A-FH-Z][0-9]{4}")
 
 
 @record
@@ -46,8 +47,8 @@ class Code:
 
     @property
     def family(self) -> str:
-        """The middle part of the code: ``PY`` of ``MPG_PY_1001``."""
-        return self.code.split("_")[1]
+        """The middle part of the code: ``PY`` of ``MPG_PY_1001``; ``MPP`` of ``MPP0001``."""
+        return self.code.split("_")[1] if "_" in self.code else self.code[:3]
 
 
 _rows: dict[str, Code] = {}
@@ -56,8 +57,8 @@ _loaded = False
 
 def define(code: str, severity: Severity, title: str, text: str) -> Code:
     """Add a row to the table; a malformed or repeated code is a ValueError."""
-    if not _CODE.fullmatch(code):
-        raise ValueError(f"{code!r} is not of the form MPG_<FAMILY>_<NNNN>")
+    if not CODE.fullmatch(code):
+        raise ValueError(f"{code!r} is not of the form MPG_<FAMILY>_<NNNN> or MP<LETTER><NNNN>")
     if code in _rows:
         raise ValueError(f"{code} is defined twice")
     import inspect

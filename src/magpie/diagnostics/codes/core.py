@@ -178,6 +178,19 @@ _d("MPG_CORE_1407", ERROR, "Matrix tiles without whole subgroups", """
             def multiply(a, b, c): acc = mp.mma.zeros((16, 16), mp.f32) ...
     right:  @mp.kernel(workgroup=(128, 1, 1))
     """)
+_d("MPG_CORE_1408", ERROR, "Barrier or subgroup operation in irreducible control flow", """
+    A cycle of blocks is entered at several of them, and work-items may be in different ones at once; a barrier or a
+    subgroup operation in it has no place where they meet. It is accepted where the whole workgroup enters at the same
+    block. Give the cycle one entry: a block of its own that branches on how the cycle was come to.
+
+    wrong:  cbr %c bb1 bb2    bb1: gpu.barrier; br bb2    bb2: cbr %d bb1 bb3
+    right:  br bb1            bb1: %c ... cbr %c bb2 bb3  bb2: ...; br bb3    bb3: gpu.barrier; cbr %d bb1 bb4
+    """)
+_d("MPG_CORE_1409", ERROR, "Control flow nests too deep", """
+    Branches and loops stand more than 120 deep inside one another. No target takes any depth, and programs written by
+    people do not come near: text made by a program may. Move inner parts to functions, or use a switch, which becomes
+    a balanced tree of branches.
+    """)
 _d("MPG_CORE_1900", ERROR, "Internal error", """
     Magpie broke a rule of its own, and stopped before making wrong code. This is a bug of Magpie, not of the kernel.
     Please report it with the kernel; MAGPIE_DEBUG=1 shows where it was found, MAGPIE_DUMP=kir what was compiled.

@@ -1,0 +1,179 @@
+"""A `gpu fn` of an MPIR module as a kernel: its parameters, what it calls, and what its control flow may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magpie.diagnostics import CompileError, Diagnostic, Loc
+from magpie.dtypes import StructType, Type
+from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, Scalar
+from magpie.ir.nodes import Function as IrFunction
+from magpie.ir.verify import VerifyError, verify
+from magpie.mpir.lower import Body, Context, meeting
+from magpie.mpir.nodes import Function, Instr, Module
+from magpie.mpir.types import Ty, scalar
+from magpie.passes.access import infer
+from magpie.passes.inline import inline_calls
+from magpie.passes.uniformity import Level, analyse
+
+__all__ = ["lower_kernel"]
+
+_IRREDUCIBLE = {"msl": "MPG_MSL_1001", "wgsl": "MPG_WGSL_1001"}
+_DEEPEST = 64  # calls in calls
+_MOST_NESTED = 120  # ifs and loops in each other; Dawn allows 127
+
+
+def lower_kernel(
+    module: Module, function: Function, *, target: str = "", workgroup: tuple[int, int, int] | None = None
+) -> Kernel:
+    """The kernel of a `gpu fn` that `magpie.mpir.verify` accepts.
+
+    ``target`` and ``workgroup`` stand in for what the function declares: code for another backend, or for launches of
+    another size. Raises CompileError: control flow that the target cannot have, recursion, ops of host programs.
+    """
+    assert function.gpu_meta is not None
+    meta = function.gpu_meta
+    return _Lowering(module, function, target or meta.target, workgroup or meta.workgroup).kernel()
+
+
+class _Lowering:
+    def __init__(self, module: Module, function: Function, target: str, workgroup: tuple[int, int, int]) -> None:
+        self.module = module
+        self.function = function
+        self.target = target
+        self.result = Kernel(function.name, workgroup=workgroup, loc=function.loc)
+        self.result.requires = frozenset(function.gpu_meta.requires if function.gpu_meta else ())
+        self.context = Context(self.result, self.type, self.called)
+        self.structs: dict[str, StructType] = {}
+        self.functions: dict[tuple[str, tuple[Array, ...]], IrFunction] = {}
+        self.active: list[str] = [function.name]
+
+    def type(self, type_: Ty) -> Type:
+        """A type as kernels have it: scalars and value structs."""
+        type_ = type_.owned
+        found = scalar(type_)
+        if found is not None:
+            return found
+        declared = self.module.struct(type_.name)
+        if declared is None or declared.heap:
+            raise CompileError(Diagnostic("MPG_CORE_1404", f"a kernel has no {type_}", self.function.loc))
+        if type_.name not in self.structs:
+            self.structs[type_.name] = StructType.build(
+                type_.name, [(name, self.type(field)) for name, field in declared.fields]
+            )
+        return self.structs[type_.name]
+
+    def kernel(self) -> Kernel:
+        arrays: dict[str, Array] = {}
+        for name, type_ in self.function.params:
+            if type_.name == "gpu.TBuffer":
+                buffer = Buffer(name, self.type(type_.args[0]), 1, loc=self.function.loc)
+                arrays[name] = buffer
+                self.result.params.append(buffer)
+            else:
+                self.result.params.append(Scalar(name, self.type(type_), self.function.loc))
+        body = Body(self.function, self.context, self.result.body, arrays)
+        self.refuse_irreducible(body)
+        body.lower()
+        self.refuse_depth(body)
+        self.check_labels(body)
+        infer(self.result)
+        try:
+            verify(self.result)
+        except VerifyError as error:
+            raise CompileError(
+                Diagnostic("MPG_CORE_1900", f"the structurizer made IR that is not valid: {error}", self.function.loc)
+            ) from error
+        return self.result
+
+    def called(self, instr: Instr, arrays: Mapping[str, Array]) -> IrFunction:
+        """The function that ``instr`` calls, for the arrays that it is given."""
+        callee = self.module.function(instr.callee)
+        assert callee is not None
+        if instr.callee in self.active or len(self.active) > _DEEPEST:
+            way = " -> ".join(f"@{n}" for n in [*self.active, instr.callee])
+            raise CompileError(Diagnostic("MPG_CORE_1103", f"@{instr.callee} comes to call itself: {way}", instr.loc))
+        given: dict[str, Array] = {}
+        for name, type_ in callee.params:
+            if type_.name in ("gpu.TBuffer", "ptr"):
+                found = arrays.get(getattr(instr.args[name], "name", ""))
+                if found is None:
+                    raise CompileError(
+                        Diagnostic(
+                            "MPG_CORE_1405", f"which array %{name} of @{callee.name} is is not known here", instr.loc
+                        )
+                    )
+                given[name] = found
+        key = (callee.name, tuple(given.values()))
+        if key not in self.functions:
+            scalars = [Scalar(n, self.type(t), callee.loc) for n, t in callee.params if n not in given]
+            results = [] if callee.ret.name == "unit" else [self.type(callee.ret)]
+            result = IrFunction(callee.name, scalars, results, callee.loc)
+            self.active.append(callee.name)
+            body = Body(callee, self.context, result.body, given)
+            self.refuse_irreducible(body)
+            body.lower()
+            self.refuse_depth(body)
+            self.active.pop()
+            for loop in body.dispatches.values():
+                if any(meeting(r) for r in loop.regions):
+                    raise CompileError(_meets_in_cycle(callee, None))
+            self.functions[key] = result
+            self.result.functions.append(result)
+        return self.functions[key]
+
+    def refuse_irreducible(self, body: Body) -> None:
+        """Refuse irreducible cycles on targets with structured control flow only, at the branch that closes one."""
+        if not body.found.irreducible or self.target not in _IRREDUCIBLE:
+            return
+        tail, entry = body.found.irreducible[0]
+        raise CompileError(
+            Diagnostic(
+                _IRREDUCIBLE[self.target],
+                f"irreducible control flow: this branch to {entry} closes a cycle that is entered elsewhere too",
+                body.blocks[tail].term.loc,
+                ((f"{entry}, where the cycle is entered", _place(body, entry)),),
+                "give the cycle one entry: a block of its own that branches on how the cycle was come to",
+            )
+        )
+
+    def refuse_depth(self, body: Body) -> None:
+        """Passes and backends walk regions by recursion, and text targets have limits of their own."""
+        stack = [(body.region, 0)]
+        while stack:
+            region, depth = stack.pop()
+            if depth > _MOST_NESTED:
+                loc = region[0].loc if region else body.function.loc
+                message = f"control flow of @{body.function.name} nests more than {_MOST_NESTED} deep"
+                raise CompileError(
+                    Diagnostic("MPG_CORE_1409", message, loc, help="move inner parts to functions, or use a switch")
+                )
+            stack += [(inner, depth + 1) for node in region for inner in node.regions]
+
+    def check_labels(self, body: Body) -> None:
+        """A barrier or subgroup operation in an irreducible cycle needs a label that is the same for the workgroup."""
+        doubtful = [(d, n, loop) for d, loop in body.dispatches.items() for n in [_met(loop.regions)] if n is not None]
+        if not doubtful:
+            return
+        uniformity = analyse(inline_calls(self.result))
+        for dispatch, node, _ in doubtful:
+            if uniformity.slot_level(body.labels[dispatch]) > Level.WORKGROUP:
+                raise CompileError(_meets_in_cycle(self.function, node.loc))
+
+
+def _met(regions: tuple[Region, ...]) -> Node | None:
+    return next((n for n in map(meeting, regions) if n is not None), None)
+
+
+def _place(body: Body, label: str) -> Loc | None:
+    block = body.blocks[label]
+    return next((i.loc for i in block.items), block.term.loc)
+
+
+def _meets_in_cycle(function: Function, loc: Loc | None) -> Diagnostic:
+    return Diagnostic(
+        "MPG_CORE_1408",
+        "work-items may be in different blocks of an irreducible cycle, and this needs all of them",
+        loc or function.loc,
+        help="give the cycle one entry: a block of its own that branches on how the cycle was come to",
+    )

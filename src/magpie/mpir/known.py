@@ -1,0 +1,42 @@
+"""What the rules of the verifier look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from magpie.diagnostics import Diagnostic
+from magpie.mpir.nodes import Block, Const, Function, Module, Operand, Var, targets
+from magpie.mpir.types import Ty
+
+__all__ = ["Found", "Known"]
+
+Found = Iterator[Diagnostic]
+
+
+class Known:
+    """A function of a module, with its blocks and the types of its values."""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module = module
+        self.function = function
+        self.blocks: dict[str, Block] = {b.label: b for b in function.blocks}
+        self.types: dict[str, Ty] = dict(function.params)
+        for block in function.blocks:
+            for item in block.items:
+                if item.result is not None and item.type is not None:
+                    self.types.setdefault(item.result, item.type)
+
+    def type(self, operand: Operand) -> Ty | None:
+        """The type of an operand without its mode; None for a function, a list and what is not known."""
+        if isinstance(operand, Const):
+            return operand.type
+        found = self.types.get(operand.name) if isinstance(operand, Var) else None
+        return None if found is None else found.owned
+
+    def before(self) -> dict[str, list[str]]:
+        """The distinct blocks that lead to each."""
+        found: dict[str, list[str]] = {label: [] for label in self.blocks}
+        for block in self.function.blocks:
+            for label in dict.fromkeys(targets(block.term)):
+                found[label].append(block.label)
+        return found

@@ -1,0 +1,222 @@
+"""MPIR: a control-flow graph in SSA form, with the names of the `.mp` text it was made from.
+
+Values, blocks and functions are known by their names (without %, and with no @), which are unique in their function and
+module. So a broken program can be held and shown; `magpie.mpir.verify` says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magpie.diagnostics.loc import Loc
+from magpie.mpir.types import UNIT, Ty, sid_hash
+from magpie.records import record
+
+__all__ = [
+    "Block",
+    "Br",
+    "Cbr",
+    "Const",
+    "FnRef",
+    "Function",
+    "GpuMeta",
+    "Instr",
+    "Module",
+    "Operand",
+    "Phi",
+    "Ret",
+    "Struct",
+    "Switch",
+    "Term",
+    "Unreachable",
+    "Var",
+    "operands",
+    "targets",
+]
+
+
+@record
+class Var:
+    """A use of the value called ``name``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@record
+class Const:
+    """A literal of a primitive type or Str."""
+
+    type: Ty
+    value: int | float | bool | str
+
+
+@record
+class FnRef:
+    """A function as an operand: ``kernel=@name`` of a launch."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"@{self.name}"
+
+
+Operand = Var | Const | FnRef | tuple["Operand", ...]
+
+
+@dataclass(slots=True, eq=False)
+class Instr:
+    """``%result: type = op<targs> { key=operand, ... }``; without a result, a void op. ``callee`` is that of a call."""
+
+    op: str
+    args: dict[str, Operand] = field(default_factory=dict)
+    result: str | None = None
+    type: Ty | None = None
+    targs: tuple[Ty | int, ...] = ()
+    callee: str = ""
+    loc: Loc | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Phi:
+    """The operand of the predecessor that control came from; all phis of a block read before any is set."""
+
+    result: str
+    type: Ty
+    incoming: list[tuple[str, Operand]]
+    loc: Loc | None = None
+
+
+@record
+class Ret:
+    value: Operand | None = None
+    loc: Loc | None = None
+
+
+@record
+class Br:
+    target: str
+    loc: Loc | None = None
+
+
+@record
+class Cbr:
+    cond: Operand
+    then: str
+    other: str
+    loc: Loc | None = None
+
+
+@record
+class Switch:
+    """Go to the block of the case that equals ``value``, else to ``default``. Cases are integers."""
+
+    value: Operand
+    cases: tuple[tuple[int, str], ...]
+    default: str
+    loc: Loc | None = None
+
+
+@record
+class Unreachable:
+    loc: Loc | None = None
+
+
+Term = Ret | Br | Cbr | Switch | Unreachable
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    label: str
+    phis: list[Phi] = field(default_factory=list)
+    instrs: list[Instr] = field(default_factory=list)
+    term: Term = field(default_factory=Unreachable)
+
+    @property
+    def items(self) -> list[Phi | Instr]:
+        """Phis and instructions in order."""
+        return [*self.phis, *self.instrs]
+
+
+@record
+class GpuMeta:
+    """What a `gpu fn` declares (specification, section 3.4)."""
+
+    target: str
+    workgroup: tuple[int, int, int] = (64, 1, 1)
+    is_unsafe: bool = False
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """``params`` are (name, type); the first block is the entry. ``gpu_meta`` is None for a plain `fn`."""
+
+    name: str
+    params: list[tuple[str, Ty]] = field(default_factory=list)
+    ret: Ty = UNIT
+    blocks: list[Block] = field(default_factory=list)
+    gpu_meta: GpuMeta | None = None
+    loc: Loc | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Struct:
+    """A declared struct; ``heap`` tells a heap struct from a value struct."""
+
+    name: str
+    fields: list[tuple[str, Ty]]
+    heap: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    name: str
+    structs: list[Struct] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    file: str = ""
+
+    def function(self, name: str) -> Function | None:
+        return next((f for f in self.functions if f.name == name), None)
+
+    def struct(self, name: str) -> Struct | None:
+        return next((s for s in self.structs if s.name == name), None)
+
+    def sid(self, function: Function) -> int:
+        """The number of a function in a registry of kernels: the hash of ``module.@name``."""
+        return sid_hash(f"{self.name}.@{function.name}")
+
+
+def targets(term: Term) -> tuple[str, ...]:
+    """The blocks that a terminator names, in its order; one may stand there twice."""
+    match term:
+        case Br():
+            return (term.target,)
+        case Cbr():
+            return (term.then, term.other)
+        case Switch():
+            return (*(label for _, label in term.cases), term.default)
+        case _:
+            return ()
+
+
+def operands(item: Instr | Term) -> list[Operand]:
+    """The operands of an instruction or terminator, lists spelt out."""
+    todo: list[Operand]
+    match item:
+        case Instr():
+            todo = list(item.args.values())
+        case Cbr():
+            todo = [item.cond]
+        case Switch():
+            todo = [item.value]
+        case Ret():
+            todo = [] if item.value is None else [item.value]
+        case _:
+            todo = []
+    found: list[Operand] = []
+    for operand in todo:
+        found.extend(operand if isinstance(operand, tuple) else (operand,))
+    return found

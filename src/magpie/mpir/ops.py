@@ -1,0 +1,102 @@
+"""The table of MPIR operations: what each takes and gives. Parser, verifier and lowering read it.
+
+Kernels run the ops of this table alone. What only a host program does (arrays, maps, strings, launches) is known by its
+prefix, `HOST`; its operands are the host interpreter's matter.
+"""
+
+from __future__ import annotations
+
+from magpie.records import record
+
+__all__ = ["HEAP_OPS", "HOST", "OPS", "Op", "is_host", "is_sync"]
+
+
+@record
+class Op:
+    """``keys`` are the operands in order, ``classes`` their types (`magpie.mpir.verify_types`). ``result``:
+    ``same`` (as the first operand), ``targ0`` or ``targ1`` (that argument in angle brackets, of which there are
+    ``targs``), ``any`` (a rule of its own), ``none``, or a type. ``same``: all operands have one type. ``sync``: the
+    work-items of a workgroup come to it together."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    result: str = "any"
+    targs: int = 0
+    same: bool = False
+    sync: bool = False
+
+
+OPS: dict[str, Op] = {}
+
+
+def _op(name: str, operands: str, result: str, targs: int = 0, same: bool = False, sync: bool = False) -> None:
+    pairs = [word.split(":") for word in operands.split()]
+    OPS[name] = Op(name, tuple(k for k, _ in pairs), tuple(c for _, c in pairs), result, targs, same, sync)
+
+
+for _name in ("add", "sub", "mul", "sdiv", "udiv", "srem", "urem"):
+    for _suffix in ("", ".wrap", ".checked"):
+        _op(f"i.{_name}{_suffix}", "lhs:int rhs:int", "same", same=True)
+for _name in ("and", "or", "xor"):
+    _op(f"i.{_name}", "lhs:bits rhs:bits", "same", same=True)
+for _name in ("shl", "lshr", "ashr"):
+    _op(f"i.{_name}", "lhs:int rhs:int", "same", same=True)
+for _name in ("add", "sub", "mul", "div", "rem"):
+    for _suffix in ("", ".fast"):
+        _op(f"f.{_name}{_suffix}", "lhs:float rhs:float", "same", same=True)
+for _name in ("add", "sub", "mul", "div"):
+    _op(f"bf16.{_name}", "lhs:bf16 rhs:bf16", "bf16", same=True)
+for _name in ("eq", "ne", "slt", "sgt", "sle", "sge", "ult", "ugt", "ule", "uge"):
+    _op(f"icmp.{_name}", "lhs:bits rhs:bits", "bool", same=True)
+for _name in ("oeq", "one", "olt", "ogt", "ole", "oge"):
+    _op(f"fcmp.{_name}", "lhs:float rhs:float", "bool", same=True)
+_op("bf16.to_f32", "v:bf16", "f32")
+_op("f32.to_bf16", "v:f32", "bf16")
+_op("cast", "v:scalar", "targ1", targs=2)
+_op("const", "v:any", "same")  # a literal that has a name
+_op("getfield", "obj:any field:name", "any")
+for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id"):
+    _op(f"gpu.{_name}", "dim:dim", "u32")
+_op("gpu.buffer_load", "buf:buf idx:idx", "targ0", targs=1)
+_op("gpu.buffer_store", "buf:buf idx:idx v:any", "none", targs=1)
+_op("gpu.buffer_len", "buf:buf", "any", targs=1)
+_op("gpu.shared", "", "ptr", targs=2)
+_op("gpu.barrier", "", "none", sync=True)
+# Their operands depend on what they name, and have rules of their own.
+_op("new", "", "any", targs=1)
+_op("call", "", "any")
+
+HOST = (
+    *("arr.", "map.", "str.", "enum.", "callable.", "global.", "std.", "ptr.", "mlx.", "gpu.host.", "gpu.profile."),
+    *(
+        "gpu.launch",
+        "gpu.launch_async",
+        "call.indirect",
+        "setfield",
+        "retain",
+        "release",
+        "share",
+        "clone",
+        "weak.",
+        "json.",
+    ),
+)
+
+#: What a kernel must not do, with the code of its refusal (specification, section 5.1).
+HEAP_OPS: dict[str, str] = {
+    **dict.fromkeys(("arr.new", "map.new", "str.builder.new", "callable.capture"), "MPG_CORE_1100"),
+    **dict.fromkeys(("retain", "release", "share", "clone"), "MPG_CORE_1101"),
+    **dict.fromkeys(("call.indirect", "arr.map", "arr.filter", "arr.reduce", "arr.foreach"), "MPG_CORE_1102"),
+}
+
+
+def is_host(name: str) -> bool:
+    """Whether only host programs have this op."""
+    return name not in OPS and name.startswith(HOST)
+
+
+def is_sync(name: str) -> bool:
+    """Whether the work-items of a workgroup or subgroup come to the op together."""
+    found = OPS.get(name)
+    return found is not None and found.sync

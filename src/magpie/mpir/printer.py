@@ -1,0 +1,119 @@
+"""The text form of MPIR; `magpie.mpir.parser` reads it back."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import assert_never
+
+from magpie.diagnostics.loc import Loc
+from magpie.mpir.nodes import (
+    Block,
+    Br,
+    Cbr,
+    Const,
+    Function,
+    Instr,
+    Module,
+    Operand,
+    Phi,
+    Ret,
+    Switch,
+    Term,
+    Unreachable,
+)
+from magpie.mpir.types import Ty
+
+__all__ = ["print_module"]
+
+
+def literal(value: int | float | bool | str, type_: Ty) -> str:
+    """A literal as text: floats by their shortest digits that read back, and always with a point, exponent or name."""
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if type_.is_float:
+        number = float(value)
+        return "nan" if math.isnan(number) else repr(number)
+    return str(value)
+
+
+def operand(value: Operand) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(operand, value)) + "]"
+    if isinstance(value, Const):
+        return f"const.{value.type} {literal(value.value, value.type)}"
+    return str(value)
+
+
+def _place(loc: Loc | None) -> str:
+    return f" !{loc.line}:{loc.col + 1}" if loc is not None else ""
+
+
+def _instr(node: Instr) -> str:
+    head = f"%{node.result}: {node.type} = " if node.result is not None else ""
+    name = node.op + (f"<{', '.join(map(str, node.targs))}>" if node.targs else "")
+    if node.callee:
+        name += f" @{node.callee}"
+    args = ", ".join(
+        f"{k}={v.value if k == 'field' and isinstance(v, Const) else operand(v)}" for k, v in node.args.items()
+    )
+    return f"{head}{name} {{ {args} }}" if args else f"{head}{name} {{}}"
+
+
+def _phi(node: Phi) -> str:
+    pairs = ", ".join(f"[{label}: {operand(value)}]" for label, value in node.incoming)
+    return f"%{node.result}: {node.type} = phi {{ {pairs} }}"
+
+
+def _term(node: Term) -> str:
+    match node:
+        case Ret():
+            return "ret" if node.value is None else f"ret {operand(node.value)}"
+        case Br():
+            return f"br {node.target}"
+        case Cbr():
+            return f"cbr {operand(node.cond)} {node.then} {node.other}"
+        case Switch():
+            cases = "".join(f"case {value} -> {label} " for value, label in node.cases)
+            return f"switch {operand(node.value)} {{ {cases}}} else {node.default}"
+        case Unreachable():
+            return "unreachable"
+    assert_never(node)
+
+
+def _block(block: Block, locations: bool) -> list[str]:
+    lines = [f"{block.label}:"]
+    texts = [(_phi(p), p.loc) for p in block.phis]
+    texts += [(_instr(i), i.loc) for i in block.instrs]
+    texts.append((_term(block.term), block.term.loc))
+    return lines + [f"  {text}{_place(loc) if locations else ''}" for text, loc in texts]
+
+
+def _function(f: Function, locations: bool) -> list[str]:
+    params = ", ".join(f"%{name}: {type_}" for name, type_ in f.params)
+    meta = f.gpu_meta
+    head = ("unsafe " if meta and meta.is_unsafe else "") + ("gpu " if meta else "")
+    tail = ""
+    if meta:
+        tail = f" target({meta.target}) workgroup({', '.join(map(str, meta.workgroup))})"
+        if meta.requires:
+            tail += f" requires({', '.join(meta.requires)})"
+    place = _place(f.loc) if locations else ""
+    lines = [f"{head}fn @{f.name}({params}) -> {f.ret}{tail} {{{place}"]
+    for block in f.blocks:
+        lines += _block(block, locations)
+    return [*lines, "}"]
+
+
+def print_module(module: Module, locations: bool = True) -> str:
+    """The module as text; with ``locations`` each line ends in the place it came from, as ``!line:column``."""
+    name = f" {json.dumps(module.file)}" if module.file else ""
+    lines = [f"mpir {module.name}{name}"]
+    for struct in module.structs:
+        fields = ", ".join(f"{n}: {t}" for n, t in struct.fields)
+        lines.append(f"{'heap ' if struct.heap else ''}struct {struct.name} {{ {fields} }}")
+    for f in module.functions:
+        lines += ["", *_function(f, locations)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,249 @@
+"""The verifier of MPIR: a list of rules over a function, each giving diagnostics with the place of the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+
+from magpie.diagnostics import Diagnostic, Loc
+from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
+from magpie.mpir.known import Found, Known
+from magpie.mpir.nodes import Const, Instr, Module, Operand, Switch, Var, operands, targets
+from magpie.mpir.ops import OPS, is_host
+from magpie.mpir.types import Ty
+from magpie.mpir.verify_gpu import gpu_rules
+from magpie.mpir.verify_types import type_rules
+
+__all__ = ["verify"]
+
+
+def _names(known: Known) -> Found:
+    """Values and blocks have names of their own."""
+    f = known.function
+    labels: set[str] = set()
+    values: set[str] = set()
+    defined = [(name, f.loc) for name, _ in f.params]
+    for block in f.blocks:
+        if block.label in labels:
+            yield Diagnostic("MPS0003", f"block {block.label} stands in @{f.name} twice", block.term.loc)
+        labels.add(block.label)
+        defined += [(i.result, i.loc) for i in block.items if i.result is not None]
+    for name, loc in defined:
+        if name in values:
+            yield Diagnostic("MPS0003", f"%{name} is defined twice in @{f.name}", loc)
+        values.add(name)
+
+
+def _control(known: Known) -> Found:
+    """Branches lead to blocks of the function, but not to its entry, and a switch has no case twice."""
+    f = known.function
+    if not f.blocks:
+        yield Diagnostic("MPS0005", f"@{f.name} has no block", f.loc)
+        return
+    for block in f.blocks:
+        term = block.term
+        for label in dict.fromkeys(targets(term)):
+            if label not in known.blocks:
+                near = get_close_matches(label, known.blocks, 1)
+                helped = f"did you mean {near[0]}?" if near else None
+                yield Diagnostic("MPS0005", f"there is no block {label} in @{f.name}", term.loc, help=helped)
+            elif label == f.blocks[0].label:
+                yield Diagnostic(
+                    "MPS0005",
+                    f"a branch to {label}, the entry of @{f.name}",
+                    term.loc,
+                    help="let the entry branch to a block of its own, and come back to that",
+                )
+        if isinstance(term, Switch):
+            seen: set[int] = set()
+            for number, _ in term.cases:
+                if number in seen:
+                    yield Diagnostic("MPS0005", f"case {number} stands in this switch twice", term.loc)
+                seen.add(number)
+
+
+def _operations(known: Known) -> Found:
+    """Operations exist, and have the operands that they take."""
+    for block in known.function.blocks:
+        for instr in block.instrs:
+            op = OPS.get(instr.op)
+            if op is None:
+                if not is_host(instr.op):
+                    near = get_close_matches(instr.op, OPS, 1)
+                    helped = f"did you mean {near[0]}?" if near else None
+                    yield Diagnostic("MPS0007", f"there is no operation {instr.op}", instr.loc, help=helped)
+                continue
+            if len(instr.targs) != op.targs:
+                yield Diagnostic(
+                    "MPS0001", f"{op.name} has {len(instr.targs)} arguments in <>, wanted {op.targs}", instr.loc
+                )
+            elif instr.op == "call":
+                yield from _call(known, instr)
+            elif instr.op == "new":
+                yield from _new(known, instr)
+            else:
+                yield from _keys(instr, op.keys, op.name)
+                if "dim" in op.classes:
+                    yield from _dim(instr)
+
+
+def _keys(instr: Instr, wanted: tuple[str, ...], what: str) -> Found:
+    if set(instr.args) != set(wanted):
+        yield Diagnostic(
+            "MPS0001",
+            f"{what} is given {{ {', '.join(instr.args)} }}, wanted {{ {', '.join(wanted)} }}",
+            instr.loc,
+        )
+
+
+def _dim(instr: Instr) -> Found:
+    dim = instr.args.get("dim")
+    if not (isinstance(dim, Const) and dim.type.is_int and dim.value in (0, 1, 2)):
+        shown = dim.value if isinstance(dim, Const) else dim
+        yield Diagnostic("MPS0001", f"dim of {instr.op} is a constant 0, 1 or 2, not {shown}", instr.loc)
+
+
+def _call(known: Known, instr: Instr) -> Found:
+    callee = known.module.function(instr.callee)
+    if callee is None:
+        near = get_close_matches(instr.callee, [f.name for f in known.module.functions], 1)
+        helped = f"did you mean @{near[0]}?" if near else None
+        yield Diagnostic("MPS0007", f"there is no function @{instr.callee}", instr.loc, help=helped)
+    elif callee.gpu_meta is not None:
+        yield Diagnostic("MPS0007", f"@{instr.callee} is a kernel, which is launched and not called", instr.loc)
+    else:
+        yield from _keys(instr, tuple(n for n, _ in callee.params), f"@{callee.name}")
+
+
+def _new(known: Known, instr: Instr) -> Found:
+    type_ = instr.targs[0]
+    struct = known.module.struct(type_.name) if isinstance(type_, Ty) else None
+    if struct is None:
+        yield Diagnostic("MPS0007", f"there is no struct {type_}", instr.loc)
+    else:
+        yield from _keys(instr, tuple(n for n, _ in struct.fields), struct.name)
+
+
+def _phis(known: Known) -> Found:
+    """A phi has one operand for each distinct block before its own."""
+    before = known.before()
+    entry = known.function.blocks[0].label
+    for block in known.function.blocks:
+        wanted = before[block.label]
+        for phi in block.phis:
+            given = [label for label, _ in phi.incoming]
+            if block.label == entry:
+                yield Diagnostic("MPS0006", f"phi %{phi.result} stands in the entry block", phi.loc)
+            elif len(set(given)) != len(given) or set(given) != set(wanted):
+                yield Diagnostic(
+                    "MPS0006",
+                    f"phi %{phi.result} has operands for {', '.join(given) or 'no block'}, and what leads to "
+                    f"{block.label} is {', '.join(wanted) or 'no block'}",
+                    phi.loc,
+                )
+
+
+def _definitions(known: Known) -> Found:
+    """Every use is dominated by its definition; an operand of a phi is used at the end of its predecessor.
+
+    Blocks that the entry does not reach are dominated by everything, and are asked only for values that exist.
+    """
+    f = known.function
+    entry = f.blocks[0].label
+    graph = {b.label: list(targets(b.term)) for b in f.blocks}
+    times = intervals(dominators(graph, entry), entry)
+    reached = set(reverse_postorder(graph, entry))
+    where: dict[str, tuple[str, int]] = {name: (entry, -2) for name, _ in f.params}
+    for block in f.blocks:
+        where.update({p.result: (block.label, -1) for p in block.phis})
+        where.update({i.result: (block.label, k) for k, i in enumerate(block.instrs) if i.result is not None})
+
+    def problem(operand: Operand, label: str, at: int, loc: Loc | None) -> Found:
+        if not isinstance(operand, Var):
+            return
+        found = where.get(operand.name)
+        if found is None:
+            near = get_close_matches(operand.name, where, 1)
+            helped = f"did you mean %{near[0]}?" if near else None
+            yield Diagnostic("MPS0002", f"there is no value %{operand.name} in @{f.name}", loc, help=helped)
+        elif label in reached:
+            block, position = found
+            good = position < at if block == label else block in reached and dominates(times, block, label)
+            if not good:
+                yield Diagnostic(
+                    "MPS0002",
+                    f"%{operand.name} is defined in {block}, and {label} can be come to without it"
+                    if block != label
+                    else f"%{operand.name} is used before it is defined",
+                    loc,
+                )
+
+    for block in f.blocks:
+        end = len(block.instrs)
+        for phi in block.phis:
+            for label, operand in phi.incoming:
+                if label in known.blocks:
+                    yield from problem(operand, label, len(known.blocks[label].instrs), phi.loc)
+        for k, instr in enumerate(block.instrs):
+            for operand in operands(instr):
+                yield from problem(operand, block.label, k, instr.loc)
+        for operand in operands(block.term):
+            yield from problem(operand, block.label, end, block.term.loc)
+
+
+Rule = Callable[[Known], Found]
+
+#: What the later rules rest on comes first: a function that breaks a rule of one group is not asked the next.
+RULES: tuple[tuple[Rule, ...], ...] = (
+    (_names, _control),
+    (_operations, _phis, _definitions),
+    (type_rules, gpu_rules),
+)
+
+
+def _module(module: Module) -> Found:
+    names: set[str] = set()
+    for f in module.functions:
+        if f.name in names:
+            yield Diagnostic("MPS0003", f"@{f.name} is defined twice in {module.name}", f.loc)
+        names.add(f.name)
+    for struct in module.structs:
+        if struct.name in names:
+            yield Diagnostic("MPS0003", f"{struct.name} is defined twice in {module.name}")
+        names.add(struct.name)
+        fields = [name for name, _ in struct.fields]
+        for name in sorted({n for n in fields if fields.count(n) > 1}):
+            yield Diagnostic("MPS0003", f"{struct.name} has the field {name} twice")
+    if _nested_in_itself(module):
+        yield Diagnostic("MPS0004", f"{_nested_in_itself(module)} holds itself, and would have no end")
+
+
+def _nested_in_itself(module: Module) -> str | None:
+    """A value struct that holds itself, directly or through others; fields of heap structs are references."""
+    inner = {s.name: [t.name for _, t in s.fields] for s in module.structs if not s.heap}
+    inner = {name: [n for n in names if n in inner] for name, names in inner.items()}
+    for name in inner:
+        todo, seen = list(inner[name]), set[str]()
+        while todo:
+            at = todo.pop()
+            if at == name:
+                return name
+            if at not in seen:
+                seen.add(at)
+                todo += inner[at]
+    return None
+
+
+def verify(module: Module) -> list[Diagnostic]:
+    """Everything that is wrong with a module, in the order of its text; an empty list where it is well formed."""
+    found = list(_module(module))
+    if found:
+        return found
+    for function in module.functions:
+        known = Known(module, function)
+        for group in RULES:
+            faults = [d for rule in group for d in rule(known)]
+            found += faults
+            if any(d.is_error for d in faults):
+                break
+    return found

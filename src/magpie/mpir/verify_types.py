@@ -1,0 +1,216 @@
+"""The rules of MPIR's types: what operations take and give, what branches ask, what functions are given and return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magpie.diagnostics import Diagnostic, Loc
+from magpie.mpir.known import Found, Known
+from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch
+from magpie.mpir.ops import OPS, Op
+from magpie.mpir.types import BOOL, PTR, Ty
+
+__all__ = ["type_rules"]
+
+
+def type_rules(known: Known) -> Found:
+    """Every rule on types, block by block."""
+    for block in known.function.blocks:
+        for phi in block.phis:
+            for label, operand in phi.incoming:
+                yield from _wanted(known, operand, phi.type, f"phi %{phi.result} from {label}", phi.loc)
+                yield from _literal(operand, phi.loc)
+        for instr in block.instrs:
+            for operand in instr.args.values():
+                yield from _literal(operand, instr.loc)
+            op = OPS.get(instr.op)
+            if op is not None:
+                yield from _instruction(known, instr, op)
+        term = block.term
+        match term:
+            case Cbr():
+                yield from _wanted(known, term.cond, BOOL, "the condition of a cbr", term.loc)
+            case Switch():
+                yield from _switch(known, term)
+            case Ret():
+                yield from _ret(known, term)
+
+
+def _wanted(known: Known, operand: Operand, type_: Ty, what: str, loc: Loc | None) -> Found:
+    found = known.type(operand)
+    if found != type_.owned:
+        yield Diagnostic("MPS0004", f"{what} has type {found}, wanted {type_}", loc)
+
+
+def _literal(operand: Operand, loc: Loc | None) -> Found:
+    for value in operand if isinstance(operand, tuple) else (operand,):
+        if isinstance(value, Const) and value.type.is_int and isinstance(value.value, int):
+            bits = value.type.bits
+            least, most = (
+                (0, (1 << bits) - 1) if value.type.is_unsigned else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+            )
+            if not least <= value.value <= most:
+                yield Diagnostic("MPS0001", f"{value.value} is out of the range of {value.type}", loc)
+
+
+def _switch(known: Known, term: Switch) -> Found:
+    type_ = known.type(term.value)
+    if type_ is None or not type_.is_int:
+        yield Diagnostic("MPS0004", f"the value of a switch is an integer, not {type_}", term.loc)
+        return
+    for number, _ in term.cases:
+        yield from _literal(Const(type_, number), term.loc)
+
+
+def _ret(known: Known, term: Ret) -> Found:
+    ret = known.function.ret
+    if term.value is not None:
+        yield from _literal(term.value, term.loc)
+        if ret.name == "unit":
+            yield Diagnostic("MPS0004", f"@{known.function.name} gives unit, and here a value", term.loc)
+        else:
+            yield from _wanted(known, term.value, ret, "what is returned", term.loc)
+    elif ret.name != "unit":
+        yield Diagnostic("MPS0004", f"@{known.function.name} gives {ret}, and here nothing", term.loc)
+
+
+_CLASSES: dict[str, Callable[[Ty], bool]] = {
+    "int": lambda t: t.is_int,
+    "idx": lambda t: t.is_int,
+    "dim": lambda t: t.is_int,
+    "bits": lambda t: t.is_int or t.is_bool,
+    "float": lambda t: t.is_float,
+    "scalar": lambda t: t.is_int or t.is_bool or t.is_float,
+    "buf": lambda t: t.name == "ptr" or (t.name == "gpu.TBuffer" and len(t.args) == 1),
+    "bf16": lambda t: t.name == "bf16",
+    "f32": lambda t: t.name == "f32",
+    "any": lambda t: True,
+    "name": lambda t: True,
+}
+
+
+def _instruction(known: Known, instr: Instr, op: Op) -> Found:
+    types = [known.type(instr.args[k]) for k in op.keys]
+    for key, cls, type_ in zip(op.keys, op.classes, types, strict=True):
+        if type_ is None or not _CLASSES[cls](type_):
+            yield Diagnostic("MPS0004", f"{key} of {op.name} has type {type_}, wanted {cls}", instr.loc)
+            return
+    if op.same and len(set(types)) > 1:
+        shown = " and ".join(map(str, types))
+        yield Diagnostic(
+            "MPS0004",
+            f"the operands of {op.name} have types {shown}",
+            instr.loc,
+            help="cast one: there are no implicit casts",
+        )
+        return
+    if op.name in _SPECIAL:
+        yield from _SPECIAL[op.name](known, instr)
+    elif op.result != "any":
+        yield from _result(instr, _result_type(instr, op, types))
+
+
+def _result_type(instr: Instr, op: Op, types: list[Ty | None]) -> Ty | None:
+    if op.result == "none":
+        return None
+    if op.result == "same":
+        return types[0]
+    if op.result.startswith("targ"):
+        found = instr.targs[int(op.result[4:])]
+        return found if isinstance(found, Ty) else None
+    return Ty(op.result)
+
+
+def _result(instr: Instr, type_: Ty | None) -> Found:
+    if type_ is None or type_.name == "unit":
+        if instr.result is not None:
+            yield Diagnostic("MPS0004", f"{instr.op} gives no value", instr.loc)
+    elif instr.type is None:
+        yield Diagnostic("MPS0004", f"the {type_} that {instr.op} gives has no name", instr.loc)
+    elif instr.type.owned != type_.owned:
+        yield Diagnostic("MPS0004", f"{instr.op} gives {type_}, not {instr.type}", instr.loc)
+
+
+def _cast(known: Known, instr: Instr) -> Found:
+    source, to = instr.targs
+    if not isinstance(source, Ty) or not isinstance(to, Ty) or not _CLASSES["scalar"](to):
+        yield Diagnostic("MPS0001", "cast is between two scalar types", instr.loc)
+        return
+    yield from _wanted(known, instr.args["v"], source, "v of cast", instr.loc)
+    if "bf16" in (source.name, to.name) and {source.name, to.name} & {"f64", "f16"}:
+        yield Diagnostic("MPS0004", f"there is no cast from {source} to {to}", instr.loc, help="go through f32")
+    yield from _result(instr, to)
+
+
+def _buffer(known: Known, instr: Instr) -> Found:
+    element = instr.targs[0]
+    buffer = known.type(instr.args["buf"])
+    if not isinstance(element, Ty):
+        yield Diagnostic("MPS0001", f"{instr.op} names the type of an element in <>", instr.loc)
+        return
+    if buffer is not None and buffer.args and buffer.args[0] != element:
+        yield Diagnostic("MPS0004", f"{instr.op} of {element} in a {buffer}", instr.loc)
+    if instr.op == "gpu.buffer_store":
+        yield from _wanted(known, instr.args["v"], element, "v of gpu.buffer_store", instr.loc)
+        yield from _result(instr, None)
+    else:
+        yield from _result(instr, element)
+
+
+def _length(known: Known, instr: Instr) -> Found:
+    if instr.type is None or instr.type.name not in ("u32", "u64"):
+        yield Diagnostic(
+            "MPS0004", f"gpu.buffer_len gives u32 in a kernel and u64 elsewhere, not {instr.type}", instr.loc
+        )
+
+
+def _shared(known: Known, instr: Instr) -> Found:
+    count, element = instr.targs
+    if not isinstance(count, int) or count < 1 or not isinstance(element, Ty):
+        yield Diagnostic("MPS0001", "gpu.shared takes a number of elements, at least 1, and their type", instr.loc)
+    yield from _result(instr, PTR)
+
+
+def _call(known: Known, instr: Instr) -> Found:
+    callee = known.module.function(instr.callee)
+    assert callee is not None
+    for name, type_ in callee.params:
+        yield from _wanted(known, instr.args[name], type_, f"{name} of @{callee.name}", instr.loc)
+    if instr.result is not None or callee.ret.name == "unit":  # what a call gives may be dropped
+        yield from _result(instr, callee.ret)
+
+
+def _new(known: Known, instr: Instr) -> Found:
+    type_ = instr.targs[0]
+    assert isinstance(type_, Ty)
+    struct = known.module.struct(type_.name)
+    assert struct is not None
+    for name, field in struct.fields:
+        yield from _wanted(known, instr.args[name], field, f"{name} of {struct.name}", instr.loc)
+    yield from _result(instr, type_)
+
+
+def _getfield(known: Known, instr: Instr) -> Found:
+    type_, name = known.type(instr.args["obj"]), instr.args["field"]
+    struct = known.module.struct(type_.name) if type_ is not None else None
+    if struct is None or not isinstance(name, Const):
+        yield Diagnostic("MPS0004", f"getfield of a {type_}, which is no struct of this module", instr.loc)
+        return
+    found = dict(struct.fields).get(str(name.value))
+    if found is None:
+        fields = ", ".join(n for n, _ in struct.fields)
+        yield Diagnostic("MPS0001", f"{struct.name} has no field {name.value}", instr.loc, help=f"it has {fields}")
+    else:
+        yield from _result(instr, found)
+
+
+_SPECIAL: dict[str, Callable[[Known, Instr], Found]] = {
+    "cast": _cast,
+    "gpu.buffer_load": _buffer,
+    "gpu.buffer_store": _buffer,
+    "gpu.buffer_len": _length,
+    "gpu.shared": _shared,
+    "call": _call,
+    "new": _new,
+    "getfield": _getfield,
+}
