@@ -56,7 +56,7 @@ def test_version(invoke):
 def test_help_lists_the_commands(invoke):
     done = invoke("--help")
     assert done.exit_code == 0
-    for name in ("run", "check", "build", "devices", "explain", "knobs", "version"):
+    for name in ("run", "check", "build", "mpir", "devices", "explain", "knobs", "version"):
         assert f"\n  {name} " in done.output
     assert invoke().output == done.output, "no arguments: the same help"
 
