@@ -32,7 +32,7 @@ def test_codes_named_in_pages_and_sources_exist():
     from magpie.diagnostics import table
 
     files = [*PAGES, *(ROOT / "src").rglob("*.py")]
-    named = {code for file in files for code in re.findall(r"MPG_[A-Z]+_[0-9]{4}\b", file.read_text(encoding="utf-8"))}
+    named = {code for file in files for code in re.findall(r"\b(?:MPG_[A-Z]+_[0-9]{4}|MP[A-FH-Z][0-9]{4})\b", file.read_text(encoding="utf-8"))}
     assert named <= set(table())
 
 

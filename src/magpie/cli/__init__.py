@@ -1,4 +1,4 @@
-"""The command line: ``magpie run | check | build | devices | explain | mpir | knobs | version``."""
+"""The command line: ``magpie run | check | fmt | build | devices | explain | mpir | knobs | version``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_File = Annotated[Path, typer.Argument(help="A Python file with kernels.", exists=True, dir_okay=False, readable=True)]
+_MaxBytes = Annotated[
+    int | None,
+    typer.Option("--max-bytes", metavar="N", min=1, help="Refuse larger .mp files; 1,000,000 if not given."),
+]
+_File = Annotated[Path, typer.Argument(help="A file with kernels.", exists=True, dir_okay=False, readable=True)]
 _Backend = Annotated[
     str | None,
     typer.Option("--backend", "-b", metavar="ID", help="Run on this backend: cpu, cuda, hip, vulkan, interp, ..."),
@@ -54,12 +58,17 @@ def check(
             "The default is all but overflow.",
         ),
     ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document; docs/MP_LANGUAGE.md names its schema.")
+    ] = False,
+    max_bytes: _MaxBytes = None,
 ) -> None:
     """Compile every kernel of a file and show what is wrong, without running anything.
 
-    The file is imported (not as __main__), and every kernel in it whose parameters are annotated is compiled.  With
-    --sanitize the file is run instead, and data races, out-of-bounds accesses, uninitialised shared reads, divergent
-    barriers and divisions by zero are reported with their lines.  The exit status is 1 if there is any error or report.
+    Of a .mp file, how it is written and its digest are checked. A Python file is imported (not as __main__), and every
+    kernel in it whose parameters are annotated is compiled.  With --sanitize the file is run instead, and data races,
+    out-of-bounds accesses, uninitialised shared reads, divergent barriers and divisions by zero are reported with their
+    lines.  The exit status is 1 if there is any error or report.
     """
     from magpie.cli.check import check_command, sanitize_command
 
@@ -67,9 +76,30 @@ def check(
         raise typer.BadParameter("needs --sanitize", param_hint="--checks")
     if args and not sanitize:
         raise typer.BadParameter("arguments for the program need --sanitize", param_hint="ARGS")
+    if sanitize and (json or file.suffix == ".mp"):
+        raise typer.BadParameter("runs Python files, and prints text", param_hint="--sanitize")
     if sanitize:
         raise typer.Exit(sanitize_command(file, args or [], checks))
-    raise typer.Exit(check_command(file))
+    raise typer.Exit(check_command(file, json, max_bytes))
+
+
+@app.command()
+def fmt(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES...", help="Files of .mp text.", exists=True, dir_okay=False)
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; name the files that would change, and exit with 1.")
+    ] = False,
+    max_bytes: _MaxBytes = None,
+) -> None:
+    """Write .mp files in their canonical form: one layout, blocks numbered, the digest filled in.
+
+    Comments stay. A file with errors is left as it is. The exit status is 1 if there is any.
+    """
+    from magpie.cli.fmt import fmt_command
+
+    raise typer.Exit(fmt_command(files, check, max_bytes))
 
 
 @app.command()

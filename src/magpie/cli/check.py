@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from magpie import knobs
 from magpie.cli.kernels import annotated, count, kernels_in
 from magpie.cli.program import argv_of, execute, show_diagnostics
+from magpie.cli.report import json_report
+from magpie.diagnostics import CompileError, Diagnostic
 from magpie.errors import MagpieError
 
 
-def check_command(file: Path) -> int:
-    """Compile every kernel of ``file`` that has full annotations; 1 if one has an error."""
+def check_command(file: Path, as_json: bool = False, max_bytes: int | None = None) -> int:
+    """Compile every kernel of ``file`` that has full annotations, or read a `.mp` file; 1 if there is an error."""
+    if file.suffix == ".mp":
+        return _check_text(file, as_json, max_bytes)
+    if as_json:
+        return _check_json(file)
     with argv_of(file, []):
         kernels = kernels_in(file)
         if kernels is None:
@@ -32,6 +39,40 @@ def check_command(file: Path) -> int:
     if skipped:
         print(f"not checked, since a parameter has no annotation: {', '.join(skipped)}")
     return 1 if errors else 0
+
+
+def _check_text(file: Path, as_json: bool, max_bytes: int | None) -> int:
+    """Errors of how a `.mp` file is written, and whether its digest is right."""
+    from magpie.frontend.mp import MAX_BYTES, check_digest, parse, read
+
+    found: tuple[Diagnostic, ...]
+    try:
+        parsed = parse(read(file, max_bytes=max_bytes or MAX_BYTES))
+        found = parsed.diagnostics
+        if parsed.module is not None and (warning := check_digest(parsed.module, parsed.source)) is not None:
+            found = (*found, warning)
+    except CompileError as error:
+        found = error.diagnostics
+    errors = sum(item.is_error for item in found)
+    if as_json:
+        print(json_report(file, found))
+    else:
+        show_diagnostics(found)
+        print(f"{file}: {count(errors, 'error')}, {count(len(found) - errors, 'warning')}")
+    return 1 if errors else 0
+
+
+def _check_json(file: Path) -> int:
+    """What ``check_command`` finds in a Python file, as JSON; what the file prints goes to standard error."""
+    found: list[Diagnostic] = []
+    with argv_of(file, []), redirect_stdout(sys.stderr):
+        kernels = kernels_in(file)
+        for kernel in (kernels or {}).values():
+            found += kernel.check()
+    if kernels is None:
+        return 1
+    print(json_report(file, found))
+    return 1 if any(item.is_error for item in found) else 0
 
 
 def sanitize_command(file: Path, args: list[str], checks: str | None) -> int:
