@@ -867,7 +867,26 @@ def k_large_local(x, out):
         out[i] = a[1999] + a[i % 7]
 
 
-@case(requires=("f64",), software=0)
+@mp.kernel
+def k_long_local(out, n: mp.constexpr):
+    i = mp.global_id(0)
+    a = mp.local(n, mp.f32)
+    a[i % n] = 5.0
+    if i < out.shape[0]:
+        s = 0.0
+        for k in range(n):
+            s += a[k] * (k + 1)
+        out[i] = s
+
+
+@case()
+def test_rule_16_long_local_arrays_start_at_zero():
+    for n in (64, 65, 200):
+        i = np.arange(100)
+        yield Run(k_long_local, (empty(100, mp.f32), n), {0: (5.0 * (i % n + 1)).astype(np.float32)}, grid=2)
+
+
+@case(requires=("f64",))
 def test_rule_16_large_local_and_shared_arrays():
     x = np.arange(256, dtype=np.float64)
     return Run(k_large_local, (x, empty(256, mp.f64)), {1: (x + 1999) + (x + np.arange(256) % 7)}, grid=1, block=256)

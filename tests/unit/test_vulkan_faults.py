@@ -24,6 +24,9 @@ def driver(monkeypatch):
     made = opened()
     if made is None:
         pytest.skip("no Vulkan driver")
+    if not made._physical[0].is_cpu:
+        made.close()
+        pytest.skip("what stands in here for other devices is put before a device without memory of its own")
     yield made
     made.close()
 

@@ -8,7 +8,9 @@ become slots (`magpie.passes.local_slots`).
 
 from __future__ import annotations
 
-from magpie.ir.nodes import Kernel, Node, walk
+from math import prod
+
+from magpie.ir.nodes import Kernel, LocalArray, Node, walk
 from magpie.ir.ops import ELEMENTARY
 from magpie.passes.fold import fold
 from magpie.passes.local_slots import local_slots
@@ -20,6 +22,8 @@ __all__ = ["straighten"]
 # only some of its trips become one.
 _WHOLE, _LOCAL, _PART = 512, 4096, 256
 _MOST = 16
+# Elements of a local array that registers can hold: a longer one stays in memory, whatever its indices are.
+_REGISTERS = 128
 _FREE = frozenset(["const", "slot_get", "slot_set", "cast", "break_if"])
 # What a function counts as.
 _FUNCTION = 16
@@ -55,11 +59,12 @@ def _weight(node: Node) -> int:
 
 
 def _indexes_local(loop: Counted) -> bool:
-    """Whether a local array's index follows from the count."""
+    """Whether the index of a local array that registers can hold follows from the count."""
     counts: set[Node] = set()
     for node in walk(loop.body):
         if (node.op == "slot_get" and node.attrs["slot"] is loop.slot) or any(a in counts for a in node.args):
             counts.add(node)
-            if node.op in ("load", "store") and node.attrs["array"].space == "local":
-                return any(a in counts for a in node.args[: node.attrs["array"].rank])
+            array = node.attrs.get("array")
+            if node.op in ("load", "store") and isinstance(array, LocalArray) and prod(array.shape) <= _REGISTERS:
+                return any(a in counts for a in node.args[: array.rank])
     return False

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+from magpie.backends.spirv.memory import LONG
 from magpie.backends.spirv.wide import Wide
 from magpie.diagnostics.loc import Loc
-from magpie.ir.nodes import Node, Region
+from magpie.dtypes import DType
+from magpie.ir.nodes import LocalArray, Node, Region, walk
 from magpie.ir.ops import OPS
 
 __all__ = ["Control"]
@@ -167,6 +170,36 @@ class Control(Wide):
         else:
             loop.left = True
             self.f.branch_if(self.map[last.args[0]], loop.exit, header)
+
+    def clear_long_arrays(self) -> None:
+        """Local arrays start at zero: a loop for each that is too long for an initialiser."""
+        used = {n.attrs.get("array") for n in walk(self.kernel.body)}
+        for array in self.kernel.locals:
+            if array in used and prod(array.shape) > LONG:
+                self.clear(array)
+
+    def clear(self, array: LocalArray) -> None:
+        assert isinstance(array.type, DType)
+        f, m = self.f, self.module
+        variable, _ = self.variable(array)
+        counter = f.variable(self.u32, f"{array.name}.cleared", self.word(0))
+        header, body, step, merge = (f.label() for _ in range(4))
+        f.branch(header)
+        self.place(header)
+        f.loop_merge(merge, step, "DontUnroll")
+        f.branch(body)
+        self.place(body)
+        at = f.load(counter)
+        element = self.type(array.type)
+        place = self.op("AccessChain", m.type_pointer("Function", element), variable, at)
+        f.store(place, m.null(element))
+        after = self.plus(at, self.word(1))
+        f.store(counter, after)
+        more = self.op("ULessThan", self.bool, after, self.word(prod(array.shape)))
+        f.branch(step)
+        self.place(step)
+        f.branch_if(more, header, merge)
+        self.place(merge)
 
     def break_(self, node: Node) -> None:
         loop = self.loops[-1]

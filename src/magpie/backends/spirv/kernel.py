@@ -48,6 +48,7 @@ class SpirvKernel(Tiles):
             self.unit.needs.add(f"sg{self.profile.subgroup_size}")
         self.plan_shared()
         self.leave_beyond()
+        self.clear_long_arrays()
         self.body(ready.body)
         self.finish()
 

@@ -16,7 +16,11 @@ from magpie.backends.spirv.module import Operand
 from magpie.dtypes import DType, StructType, Type, u8, u16
 from magpie.ir.nodes import Array, Buffer, ConstArray, LocalArray, Node, SharedArray, Slot, leaf_offset
 
-__all__ = ["Memory"]
+__all__ = ["LONG", "Memory"]
+
+#: Elements of a local array that its initialiser may set to zero: drivers write each by itself. Longer ones are cleared
+#: in a loop, for which they need less time by far (lavapipe's is quadratic, and NVIDIA's refuses the module).
+LONG = 64
 
 
 class Memory(Index):
@@ -105,7 +109,7 @@ class Memory(Index):
                 found = m.variable("Private", type_, array.name, m.constant_composite(type_, *values))
                 m.decorate(found, "NonWritable")
             else:
-                found = self.f.variable(type_, array.name, m.null(type_))
+                found = self.f.variable(type_, array.name, m.null(type_) if count <= LONG else None)
             self.places[array] = found
         return found, storage
 
