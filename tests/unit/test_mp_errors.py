@@ -146,6 +146,11 @@ def test_one_run_reports_the_errors_of_several_declarations():
     ]
 
 
+def test_a_file_without_its_module_line_is_read_on():
+    text = "fn @f() -> unit {\nbb0:\n    foo { a=1 }\n    ret\n}\nfn @g( {\n"
+    assert [(item.code, item.loc.line) for item in errors(text)] == [("MPP0005", 1), ("MPP0011", 3), ("MPP0005", 6)]
+
+
 def test_at_most_twenty_errors():
     text = HEAD + "fn @f() -> unit {\nbb0:\n" + "%x i32\n" * 100 + "ret }"
     lines = [item.loc.line for item in errors(text)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lexer import Comment
 from magpie.frontend.mp.source import Source
-from magpie.records import record
 
 _TAILED = (
     nodes.Module,
@@ -22,7 +22,7 @@ _TAILED = (
 )
 
 
-@record
+@dataclass(slots=True)
 class _Anchor:
     """A place that comments can stand before: the beginning of ``node``, or with ``tail`` the end of what it holds.
 

@@ -86,6 +86,9 @@ class _Run:
             self._report(stop)
             if len(self.found) >= MAX_ERRORS:
                 break
+            if stop == 0 and self.tokens[0].type != "MODULE":  # go on as if the line of the module were there
+                self.tokens = [Token("MODULE", "", 0, 0), Token("NAME", "", 0, 0), *self.tokens]
+                continue
             at = resumed = self._recover(max(stop, resumed + 1))
             if at < 0:
                 break
