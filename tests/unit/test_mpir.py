@@ -432,7 +432,117 @@ def test_every_operation_of_the_table_is_lowered_or_is_refused_by_name():
     special = {"gpu.shared", "gpu.buffer_load", "gpu.buffer_store", "gpu.buffer_len", "call", "new", "getfield"}
     from magpie.mpir.lower_ops import ELEMENTWISE
 
-    assert OPS.keys() == ELEMENTWISE.keys() | special
+    assert OPS.keys() == ELEMENTWISE.keys() | special | {name for name in OPS if name.startswith("gpu.atomic_")}
+
+
+def in_kernel(body: str, head: str, types: tuple[str, ...] = ("u32", "u32")) -> Module:
+    """A kernel over buffers %p0, %p1, ...; %g is the global id and %x what %p0 holds there."""
+    params = ", ".join(f"%p{k}: gpu.TBuffer<{t}>" for k, t in enumerate(types))
+    return parse_module(
+        f"mpir m\n{head.replace('fn', f'fn @k({params}) -> unit', 1)} {{\nbb0:\n"
+        "%g: u32 = gpu.global_id { dim=const.u32 0 }\n"
+        f"%x: {types[0]} = gpu.buffer_load<{types[0]}> {{ buf=%p0, idx=%g }}\n{body}\nret\n}}"
+    )
+
+
+ATOMICS = {
+    "add": (lambda x: int(x.sum()) % 2**32, 0),
+    "sub": (lambda x: -int(x.sum()) % 2**32, 0),
+    "min": (lambda x: int(x.min()), 2**32 - 1),
+    "max": (lambda x: int(x.max()), 0),
+    "or": (lambda x: int(np.bitwise_or.reduce(x)), 0),
+    "and": (lambda x: int(np.bitwise_and.reduce(x)), 2**32 - 1),
+    "xor": (lambda x: int(np.bitwise_xor.reduce(x)), 0),
+}
+
+
+@pytest.mark.parametrize("kind", ATOMICS)
+def test_atomics(kind):
+    expected, start = ATOMICS[kind]
+    body = f"gpu.atomic_{kind}<u32> {{ buf=%p1, idx=const.u32 0, v=%x }}"
+    module = in_kernel(body, "gpu fn target(interp) workgroup(32, 1, 1)")
+    assert verify(module) == []
+    x = np.random.default_rng(1).integers(1, 2**31, 64, np.uint32)
+    out = np.full(1, start, np.uint32)
+    Program(lower_kernel(module, module.functions[0])).run((2,), (32,), (x, out))
+    assert out.tolist() == [expected(x)]
+
+
+def test_compare_exchange_and_ordered_accesses():
+    body = """%o: u32 = gpu.atomic_cas<u32> { buf=%p1, idx=%g, expected=const.u32 7, desired=%x }
+%n: u32 = gpu.atomic_load<u32> { buf=%p1, idx=%g }
+%e: u32 = gpu.atomic_exchange<u32> { buf=%p0, idx=%g, v=%n }
+%s: u32 = i.add { a=%o, b=%e }
+gpu.fence {}
+gpu.atomic_store<u32> { buf=%p2, idx=%g, v=%s }"""
+    module = in_kernel(body, "gpu fn target(interp) workgroup(4, 1, 1)", ("u32", "u32", "u32"))
+    assert verify(module) == []
+    x, y, z = np.array([10, 11, 12, 13], np.uint32), np.array([7, 8, 7, 9], np.uint32), np.zeros(4, np.uint32)
+    Program(lower_kernel(module, module.functions[0])).run((1,), (4,), (x, y, z))
+    assert y.tolist() == [10, 8, 12, 9] == x.tolist()
+    assert z.tolist() == [7 + 10, 8 + 11, 7 + 12, 9 + 13]
+
+
+SUBGROUPS = {
+    "subgroup_sum": lambda x: np.repeat(x.sum(1), 8),
+    "subgroup_max": lambda x: np.repeat(x.max(1), 8),
+    "subgroup_xor": lambda x: np.repeat(np.bitwise_xor.reduce(x, 1), 8),
+    "subgroup_scan_sum": lambda x: x.cumsum(1).ravel(),
+    "metal.simd_sum": lambda x: np.repeat(x.sum(1), 8),
+    "metal.simd_prefix_sum": lambda x: x.cumsum(1).ravel(),
+}
+
+
+@pytest.mark.parametrize("name", SUBGROUPS)
+def test_subgroup_operations(name):
+    metal = {"metal.simd_sum": "metal.simd_reduce", "metal.simd_prefix_sum": "metal.simd_prefix"}
+    target = f"target({'msl' if name in metal else 'interp'})"
+    body = f"%r: u32 = gpu.{name} {{ v=%x }}\ngpu.buffer_store<u32> {{ buf=%p1, idx=%g, v=%r }}"
+    tail = f"workgroup(32, 1, 1) requires({metal.get(name, 'subgroups')})"
+    module = in_kernel(body, f"unsafe gpu fn {target} {tail}")
+    assert verify(module) == []
+    x = np.arange(64, dtype=np.uint32) ** 2 % 97
+    out = np.zeros(64, np.uint32)
+    kernel = lower_kernel(module, module.functions[0], target="interp")
+    Program(kernel).run((2,), (32,), (x, out), subgroup_size=8)
+    assert out.tolist() == SUBGROUPS[name](x.reshape(8, 8)).tolist()
+
+
+def test_a_shuffle_and_a_ballot():
+    body = """%l: u32 = gpu.subgroup_lane {}
+%m: u32 = i.sub { a=const.u32 7, b=%l }
+%r: u32 = gpu.subgroup_shuffle { v=%x, lane=%m }
+%c: bool = icmp.ugt { a=%x, b=const.u32 40 }
+%b: u64 = gpu.subgroup_ballot { v=%c }
+%w: u32 = cast<u64, u32> { v=%b }
+gpu.buffer_store<u32> { buf=%p1, idx=%g, v=%r }
+gpu.buffer_store<u32> { buf=%p2, idx=%g, v=%w }"""
+    head = "unsafe gpu fn target(interp) workgroup(32, 1, 1) requires(subgroups)"
+    module = in_kernel(body, head, ("u32", "u32", "u32"))
+    assert verify(module) == []
+    x = np.arange(32, dtype=np.uint32) ** 2 % 97
+    r, w = np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    Program(lower_kernel(module, module.functions[0])).run((1,), (32,), (x, r, w), subgroup_size=8)
+    assert r.tolist() == x.reshape(4, 8)[:, ::-1].ravel().tolist()
+    bits = [sum(1 << k for k, v in enumerate(row) if v > 40) for row in x.reshape(4, 8)]
+    assert w.tolist() == np.repeat(bits, 8).tolist()
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        ("MPG_CORE_1201", "%r: u32 = gpu.subgroup_sum { v=%x }"),
+        ("MPG_CORE_1201", "%f: f32 = cast<u32, f32> { v=%x }\ngpu.atomic_add<f32> { buf=%p2, idx=%g, v=%f }"),
+        ("MPG_MSL_2003", "%r: u32 = gpu.metal.simd_sum { v=%x }"),
+        ("MPS0004", "%c: bool = icmp.eq { a=%x, b=%x }\n%r: bool = gpu.atomic_and<bool> { buf=%p3, idx=%g, v=%c }"),
+        ("MPS0004", "%f: f32 = cast<u32, f32> { v=%x }\n%r: f32 = gpu.atomic_xor<f32> { buf=%p2, idx=%g, v=%f }"),
+    ],
+)
+def test_what_is_not_portable_is_required_by_name(code, body):
+    head = "gpu fn target(msl)"
+    found = verify(in_kernel(body, head, ("u32", "u32", "f32", "bool")))
+    assert code in [d.code for d in found]
+    assert found[0].loc.line == len(body.splitlines()) + 5
 
 
 # --- the command line --------------------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import mpir_tools as tools
 import numpy as np
 import pytest
 
+import magpie as mp
 from magpie import CompileError, knobs
 from magpie.backends.interp.engine import Program
 from magpie.ir.nodes import Kernel, walk
@@ -15,6 +17,7 @@ from magpie.mpir import lower_kernel, parse_module, verify
 from magpie.mpir.cfg import dominators
 from magpie.mpir.nodes import Module
 from magpie.mpir.skeleton import skeleton
+from magpie.runtime.specialise import Lowering
 
 ITEMS = 64
 SEEDS = range(4000) if knobs.test_all() else range(200)
@@ -294,3 +297,24 @@ def test_what_nests_too_deep_is_a_diagnostic():
     with pytest.raises(CompileError) as caught:
         kernel("".join(parts) + f"bb{count}:\n{store(1)}  br bb{count + 1}\nbb{count + 1}:\n  ret\n}}")
     assert caught.value.code == "MPG_CORE_1409"
+
+
+@mp.kernel
+def k_stand_in(out: mp.Array[mp.u32, 1]):
+    out[0] = mp.u32(1)
+
+
+@pytest.mark.parametrize("seed", range(300) if knobs.test_all() else range(10))
+def test_random_graphs_on_the_cpu(seed, monkeypatch):
+    """As vector code: the gangs are not full, and their lanes go different ways."""
+    monkeypatch.setenv("MAGPIE_CACHE", "0")
+    module = tools.make(seed, irreducible=seed % 2 == 1, most=12)
+    function = module.functions[0]
+    built = replace(lower_kernel(module, function), workgroup=None)
+    launched = mp.kernel(k_stand_in.fn)
+    monkeypatch.setattr(launched._specialiser(), "_lower", lambda args: Lowering(built, (), None))
+    got, wanted = np.zeros(66 * 5, np.uint32), [0] * (66 * 5)
+    launched.launch(grid=2, block=33, args=(got,), device="cpu")
+    for item in range(66):
+        tools.execute(function, {"out": wanted}, {"global_id": item})
+    assert got.tolist() == wanted

@@ -42,7 +42,9 @@ class _Lowering:
         self.function = function
         self.target = target
         self.result = Kernel(function.name, workgroup=workgroup, loc=function.loc)
-        self.result.requires = frozenset(function.gpu_meta.requires if function.gpu_meta else ())
+        needs = function.gpu_meta.requires if function.gpu_meta else ()
+        # gpu.metal.* are operations of subgroups, which others have under names of their own
+        self.result.requires = frozenset(n for n in needs if target == "msl" or not n.startswith("metal."))
         self.context = Context(self.result, self.type, self.called)
         self.structs: dict[str, StructType] = {}
         self.functions: dict[tuple[str, tuple[Array, ...]], IrFunction] = {}

@@ -13,7 +13,7 @@ from magpie.dtypes import DType, StructType, Type, bool_, i32
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Array, Function, Kernel, Node, Region, SharedArray, Slot, walk
 from magpie.mpir import nodes as m
-from magpie.mpir.lower_ops import ELEMENTWISE, length
+from magpie.mpir.lower_ops import ELEMENTWISE, atomic, length
 from magpie.mpir.ops import OPS, is_sync
 from magpie.mpir.skeleton import Dispatch, Edge, Skeleton, Test, skeleton
 from magpie.mpir.structure import Again, Code, Exit, If, Item, Leave, Loop, Move, Scope, structure
@@ -360,6 +360,8 @@ class Body:
                 assert isinstance(value.type, StructType) and isinstance(name, m.Const)
                 at = next(k for k, f in enumerate(value.type.fields) if f.name == name.value)
                 return out.emit("struct_get", value, type=value.type.fields[at].type, field=at)
+        if op.startswith("gpu.atomic_"):
+            return atomic(out, op, self.array(instr), [self.value(instr.args[k]) for k in OPS[op].keys[1:]])
         raise CompileError(
             Diagnostic(
                 "MPG_CORE_1405", f"`{op}` cannot run in a kernel: it is an operation of host programs", instr.loc

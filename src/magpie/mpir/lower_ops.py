@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from magpie.dtypes import DType, bf16, f32, i8, i16, i32, i64, index, u8, u16, u32, u64
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Node
+from magpie.ir.nodes import Array, Node
 from magpie.mpir.ops import OPS
 
 __all__ = ["ELEMENTWISE"]
@@ -51,6 +52,15 @@ def _id(op: str) -> Emit:
     return emit
 
 
+def _counted(op: str) -> Emit:
+    return lambda out, args, type_: out.cast(out.emit(op), type_)
+
+
+def _over_subgroup(op: str, kind: str) -> Emit:
+    extra: dict[str, Any] = {"exclusive": False} if op == "subgroup_scan" else {}
+    return lambda out, args, type_: out.emit(op, *args, kind=kind, **extra)
+
+
 #: Of each op without arrays, calls and structs what computes it from its operands, in the order of the table's keys.
 ELEMENTWISE: dict[str, Emit] = {
     "i.and": _plain("and"),
@@ -84,9 +94,46 @@ for _name in ("lt", "gt", "le", "ge"):
     ELEMENTWISE[f"icmp.s{_name}"] = _with_sign(_name, True)
     ELEMENTWISE[f"icmp.u{_name}"] = _with_sign(_name, False)
     ELEMENTWISE[f"fcmp.o{_name}"] = _plain(_name)
-for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id"):
+for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id", "num_workgroups"):
     ELEMENTWISE[f"gpu.{_name}"] = _id(_name)
+_KINDS = {"sum": "add", "prod": "mul"}
+for _name in ("size", "lane", "id", "count"):
+    ELEMENTWISE[f"gpu.subgroup_{_name}"] = _counted(f"subgroup_{_name}")
+for _name in ("sum", "prod", "min", "max", "and", "or", "xor"):
+    ELEMENTWISE[f"gpu.subgroup_{_name}"] = _over_subgroup("subgroup_reduce", _KINDS.get(_name, _name))
+for _name in ("sum", "prod", "min", "max"):
+    ELEMENTWISE[f"gpu.subgroup_scan_{_name}"] = _over_subgroup("subgroup_scan", _KINDS.get(_name, _name))
+for _name in (
+    "shuffle",
+    "shuffle_xor",
+    "shuffle_up",
+    "shuffle_down",
+    "broadcast",
+    "ballot",
+    "any",
+    "all",
+    "elect",
+    "barrier",
+):
+    ELEMENTWISE[f"gpu.subgroup_{_name}"] = _plain(f"subgroup_{_name}")
+ELEMENTWISE["gpu.metal.simd_shuffle"] = ELEMENTWISE["gpu.subgroup_shuffle"]
+ELEMENTWISE["gpu.metal.simd_sum"] = ELEMENTWISE["gpu.subgroup_sum"]
+ELEMENTWISE["gpu.metal.simd_prefix_sum"] = ELEMENTWISE["gpu.subgroup_scan_sum"]
+ELEMENTWISE["gpu.fence"] = lambda out, args, type_: out.emit("fence", scope="device", order="acq_rel")
 assert ELEMENTWISE.keys() <= OPS.keys()
+
+
+def atomic(out: Builder, op: str, array: Array, args: list[Node]) -> Node:
+    """An atomic operation on an element: ``args`` are the index and the values."""
+    scope = "device" if array.space == "buffer" else "workgroup"
+    kind = op[len("gpu.atomic_") :]
+    if kind == "cas":
+        return out.emit("atomic_cas", *args, array=array, scope=scope)
+    if kind == "load":
+        return out.emit("atomic_load", *args, array=array, order="acquire", scope=scope)
+    if kind == "store":
+        return out.emit("atomic_store", *args, array=array, order="release", scope=scope)
+    return out.emit("atomic_rmw", *args, array=array, kind=kind, scope=scope)
 
 
 def length(out: Builder, extent: Node, type_: DType) -> Node:

@@ -16,7 +16,7 @@ class Op:
     """``keys`` are the operands in order, ``classes`` their types (`magpie.mpir.verify_types`). ``result``:
     ``same`` (as the first operand), ``targ0`` or ``targ1`` (that argument in angle brackets, of which there are
     ``targs``), ``any`` (a rule of its own), ``none``, or a type. ``same``: all operands have one type. ``sync``: the
-    work-items of a workgroup come to it together."""
+    work-items of a workgroup or subgroup come to it together. ``capability``: what a kernel with it requires."""
 
     name: str
     keys: tuple[str, ...] = ()
@@ -25,14 +25,22 @@ class Op:
     targs: int = 0
     same: bool = False
     sync: bool = False
+    capability: str = ""
 
 
 OPS: dict[str, Op] = {}
 
 
-def _op(name: str, operands: str, result: str, targs: int = 0, same: bool = False, sync: bool = False) -> None:
+def _op(
+    name: str, operands: str, result: str, targs: int = 0, same: bool = False, sync: bool = False, capability: str = ""
+) -> None:
     pairs = [word.split(":") for word in operands.split()]
-    OPS[name] = Op(name, tuple(k for k, _ in pairs), tuple(c for _, c in pairs), result, targs, same, sync)
+    keys, classes = tuple(k for k, _ in pairs), tuple(c for _, c in pairs)
+    OPS[name] = Op(name, keys, classes, result, targs, same, sync, capability)
+
+
+def _subgroup(name: str, operands: str, result: str, capability: str = "subgroups") -> None:
+    _op(f"gpu.{name}", operands, result, sync=True, capability=capability)
 
 
 for _name in ("add", "sub", "mul", "sdiv", "udiv", "srem", "urem"):
@@ -56,13 +64,37 @@ _op("f32.to_bf16", "v:f32", "bf16")
 _op("cast", "v:scalar", "targ1", targs=2)
 _op("const", "v:any", "same")  # a literal that has a name
 _op("getfield", "obj:any field:name", "any")
-for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id"):
+for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id", "num_workgroups"):
     _op(f"gpu.{_name}", "dim:dim", "u32")
 _op("gpu.buffer_load", "buf:buf idx:idx", "targ0", targs=1)
 _op("gpu.buffer_store", "buf:buf idx:idx v:any", "none", targs=1)
 _op("gpu.buffer_len", "buf:buf", "any", targs=1)
 _op("gpu.shared", "", "ptr", targs=2)
 _op("gpu.barrier", "", "none", sync=True)
+_op("gpu.fence", "", "none")  # of the device: acquire and release
+for _name in ("add", "sub", "min", "max", "and", "or", "xor", "exchange"):  # each gives the old value
+    _op(f"gpu.atomic_{_name}", "buf:buf idx:idx v:any", "targ0", targs=1)
+_op("gpu.atomic_cas", "buf:buf idx:idx expected:any desired:any", "targ0", targs=1)
+_op("gpu.atomic_load", "buf:buf idx:idx", "targ0", targs=1)  # acquires
+_op("gpu.atomic_store", "buf:buf idx:idx v:any", "none", targs=1)  # releases
+for _name in ("size", "lane", "id", "count"):
+    _op(f"gpu.subgroup_{_name}", "", "u32", capability="subgroups")
+for _name in ("sum", "prod", "min", "max"):
+    _subgroup(f"subgroup_{_name}", "v:num", "same")
+    _subgroup(f"subgroup_scan_{_name}", "v:num", "same")
+for _name in ("and", "or", "xor"):
+    _subgroup(f"subgroup_{_name}", "v:bits", "same")
+for _name, _key in (("", "lane"), ("_xor", "mask"), ("_up", "delta"), ("_down", "delta")):
+    _subgroup(f"subgroup_shuffle{_name}", f"v:scalar {_key}:idx", "same")
+_subgroup("subgroup_broadcast", "v:scalar lane:idx", "same")
+_subgroup("subgroup_ballot", "v:bool", "u64")
+_subgroup("subgroup_any", "v:bool", "bool")
+_subgroup("subgroup_all", "v:bool", "bool")
+_subgroup("subgroup_elect", "", "bool")
+_subgroup("subgroup_barrier", "", "none")
+_subgroup("metal.simd_shuffle", "v:scalar lane:idx", "same", "metal.simd_shuffle")
+_subgroup("metal.simd_sum", "v:num", "same", "metal.simd_reduce")
+_subgroup("metal.simd_prefix_sum", "v:num", "same", "metal.simd_prefix")  # includes the own value
 # Their operands depend on what they name, and have rules of their own.
 _op("new", "", "any", targs=1)
 _op("call", "", "any")

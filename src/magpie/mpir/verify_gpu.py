@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from math import prod
 
-from magpie.capabilities import CAPABILITIES, TARGETS, cell
+from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure
 from magpie.diagnostics import Diagnostic
 from magpie.mpir.known import Found, Known
 from magpie.mpir.nodes import Function, GpuMeta, Instr
-from magpie.mpir.ops import HEAP_OPS, is_host
+from magpie.mpir.ops import HEAP_OPS, OPS, is_host
 from magpie.mpir.types import Ty
 
 __all__ = ["gpu_rules"]
 
+_PLAIN_ATOMICS = ("gpu.atomic_load", "gpu.atomic_store", "gpu.atomic_exchange")
 MOST_ITEMS = 1024  # of a workgroup
 
 #: Types that no kernel has, with the code of their refusal (specification, section 13.2).
@@ -30,7 +32,7 @@ def gpu_rules(known: Known) -> Found:
     while todo:
         function = todo.pop()
         seen.add(function.name)
-        yield from _body(known, function)
+        yield from _body(known, function, closure(n for n in meta.requires if n in CAPABILITIES))
         for block in function.blocks:
             for instr in block.instrs:
                 callee = known.module.function(instr.callee) if instr.op == "call" else None
@@ -65,11 +67,11 @@ def _declared(function: Function, meta: GpuMeta) -> Found:
                 function.loc,
                 help=f"there are {', '.join(CAPABILITIES)}",
             )
-        elif cell(name, meta.target) in ("no", "later"):
+        elif cell(name, meta.target) == "no":
             yield Diagnostic("MPG_CORE_1200", f"{meta.target} does not have {name}", function.loc)
 
 
-def _body(known: Known, function: Function) -> Found:
+def _body(known: Known, function: Function, has: Container[str]) -> Found:
     for name, type_ in function.params:
         yield from _type(type_, f"parameter %{name} of @{function.name}", function, None)
     for block in function.blocks:
@@ -79,7 +81,14 @@ def _body(known: Known, function: Function) -> Found:
             code = _refused(known, instr)
             if code is not None:
                 yield Diagnostic(code, f"`{instr.op}` in a kernel", instr.loc)
-            elif instr.type is not None:
+            needed = _needed(instr)
+            if needed and needed not in has:
+                code = "MPG_MSL_2003" if needed.startswith("metal.") else "MPG_CORE_1201"
+                helped = f"make it an `unsafe gpu fn` with requires({needed})"
+                yield Diagnostic(
+                    code, f"`{instr.op}` in a kernel that does not require {needed}", instr.loc, help=helped
+                )
+            if code is None and instr.type is not None:
                 yield from _type(instr.type, f"%{instr.result}", function, instr)
 
 
@@ -92,6 +101,14 @@ def _refused(known: Known, instr: Instr) -> str | None:
         struct = known.module.struct(instr.targs[0].name)
         return "MPG_CORE_1100" if struct is not None and struct.heap else None
     return "MPG_CORE_1405" if is_host(instr.op) else None
+
+
+def _needed(instr: Instr) -> str:
+    """The capability that a kernel declares to use ``instr``; empty for none."""
+    element = instr.targs[0] if instr.op.startswith("gpu.atomic_") and instr.targs else None
+    if isinstance(element, Ty) and element.name in ("f32", "f64") and instr.op not in _PLAIN_ATOMICS:
+        return f"atomics_{element.name}"
+    return OPS[instr.op].capability if instr.op in OPS else ""
 
 
 def _type(type_: Ty, what: str, function: Function, instr: Instr | None) -> Found:

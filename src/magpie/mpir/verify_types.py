@@ -80,6 +80,8 @@ _CLASSES: dict[str, Callable[[Ty], bool]] = {
     "dim": lambda t: t.is_int,
     "bits": lambda t: t.is_int or t.is_bool,
     "float": lambda t: t.is_float,
+    "bool": lambda t: t.is_bool,
+    "num": lambda t: t.is_int or t.is_float,
     "scalar": lambda t: t.is_int or t.is_bool or t.is_float,
     "buf": lambda t: t.name == "ptr" or (t.name == "gpu.TBuffer" and len(t.args) == 1),
     "bf16": lambda t: t.name == "bf16",
@@ -142,6 +144,9 @@ def _cast(known: Known, instr: Instr) -> Found:
     yield from _result(instr, to)
 
 
+_FLOAT_ATOMICS = ("add", "sub", "min", "max", "exchange", "load", "store")
+
+
 def _buffer(known: Known, instr: Instr) -> Found:
     element = instr.targs[0]
     buffer = known.type(instr.args["buf"])
@@ -150,10 +155,16 @@ def _buffer(known: Known, instr: Instr) -> Found:
         return
     if buffer is not None and buffer.args and buffer.args[0] != element:
         yield Diagnostic("MPS0004", f"{instr.op} of {element} in a {buffer}", instr.loc)
-    if instr.op == "gpu.buffer_store":
-        yield from _wanted(known, instr.args["v"], element, "v of gpu.buffer_store", instr.loc)
+    for key in ("v", "expected", "desired"):
+        if key in instr.args:
+            yield from _wanted(known, instr.args[key], element, f"{key} of {instr.op}", instr.loc)
+    if instr.op.startswith("gpu.atomic_"):
+        kind = instr.op[len("gpu.atomic_") :]
+        if not (element.is_int or (element.is_float and kind in _FLOAT_ATOMICS)):
+            yield Diagnostic("MPS0004", f"there is no {instr.op} of {element}", instr.loc)
+    if OPS[instr.op].result == "none":
         yield from _result(instr, None)
-    else:
+    elif instr.result is not None or not instr.op.startswith("gpu.atomic_"):  # the old value may be dropped
         yield from _result(instr, element)
 
 
@@ -206,8 +217,7 @@ def _getfield(known: Known, instr: Instr) -> Found:
 
 _SPECIAL: dict[str, Callable[[Known, Instr], Found]] = {
     "cast": _cast,
-    "gpu.buffer_load": _buffer,
-    "gpu.buffer_store": _buffer,
+    **{name: _buffer for name in OPS if name.startswith(("gpu.buffer_load", "gpu.buffer_store", "gpu.atomic_"))},
     "gpu.buffer_len": _length,
     "gpu.shared": _shared,
     "call": _call,
