@@ -269,14 +269,23 @@ def test_other_targets_run_irreducible_cycles_through_a_label():
     assert got.tolist() == [8] + [107] * 31
 
 
-def test_a_barrier_in_an_irreducible_cycle_needs_one_label_for_the_workgroup():
-    built = kernel(irreducible("%n", "gpu.barrier {}"))
+MEETINGS = ["gpu.barrier {}", "%m: u32 = gpu.subgroup_max { v=%b }"]
+
+
+@pytest.mark.parametrize("meeting", MEETINGS)
+def test_who_meets_in_an_irreducible_cycle_needs_one_label_for_the_workgroup(meeting):
+    def built_with(cond: str, inside: str) -> Kernel:
+        text = irreducible(cond, inside).replace("gpu fn", "unsafe gpu fn", 1)
+        return kernel(text.replace("workgroup(32, 1, 1)", "workgroup(32, 1, 1) requires(subgroups)"))
+
+    built = built_with("%n", meeting)
     got = np.zeros(32, np.uint32)
     Program(built).run((1,), (32,), (got, 0))
     assert got.tolist() == [8] * 32
     with pytest.raises(CompileError) as caught:
-        kernel(irreducible("%g", "gpu.barrier {}"))
+        built_with("%g", meeting)
     assert caught.value.code == "MPG_CORE_1408"
+    built_with("%g", "%m: u32 = gpu.subgroup_lane {}")  # which asks nobody else
 
 
 # --- size ----------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from magpie.diagnostics import CompileError, Diagnostic, Loc
 from magpie.dtypes import DType, StructType, Type, bool_, i32
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Array, Function, Kernel, Node, Region, SharedArray, Slot, walk
+from magpie.ir.ops import Effect
 from magpie.mpir import nodes as m
 from magpie.mpir.lower_ops import ELEMENTWISE, atomic, length
 from magpie.mpir.ops import OPS, is_sync
@@ -420,7 +421,7 @@ def meeting(region: Region) -> Node | None:
     todo = [region]
     while todo:
         for node in walk(todo.pop()):
-            if node.op == "barrier" or node.info.capability in ("subgroups", "cooperative_groups"):
+            if node.op in ("barrier", "subgroup_barrier") or node.info.effect is Effect.CROSS_LANE:
                 return node
             if node.op == "call" and node.attrs["function"] not in functions:
                 functions.add(node.attrs["function"])
