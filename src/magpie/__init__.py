@@ -35,6 +35,7 @@ _EXPORTS: dict[str, str] = {
         "magpie.runtime.driver": "MemoryHint",
         "magpie.runtime.graph": "Graph GraphNode graph",
         "magpie.runtime.kernel": "Kernel kernel",
+        "magpie.runtime.modules": "load_module",
         "magpie.runtime.stream": "Event Stream synchronize",
         "magpie.language": (
             "Array cdiv func struct "
@@ -187,6 +188,7 @@ if TYPE_CHECKING:
     from magpie.runtime.graph import graph as graph
     from magpie.runtime.kernel import Kernel as Kernel
     from magpie.runtime.kernel import kernel as kernel
+    from magpie.runtime.modules import load_module as load_module
     from magpie.runtime.stream import Event as Event
     from magpie.runtime.stream import Stream as Stream
     from magpie.runtime.stream import synchronize as synchronize

@@ -42,15 +42,13 @@ def check_command(file: Path, as_json: bool = False, max_bytes: int | None = Non
 
 
 def _check_text(file: Path, as_json: bool, max_bytes: int | None) -> int:
-    """Errors of how a `.mp` file is written, and whether its digest is right."""
-    from magpie.frontend.mp import MAX_BYTES, check_digest, parse, read
+    """Errors of how a `.mp` file is written, of its names and types and of its kernels; a digest that is not right."""
+    from magpie.frontend.mp import MAX_BYTES, read
+    from magpie.frontend.mp.kernels import check_source
 
     found: tuple[Diagnostic, ...]
     try:
-        parsed = parse(read(file, max_bytes=max_bytes or MAX_BYTES))
-        found = parsed.diagnostics
-        if parsed.module is not None and (warning := check_digest(parsed.module, parsed.source)) is not None:
-            found = (*found, warning)
+        found = check_source(read(file, max_bytes=max_bytes or MAX_BYTES)).diagnostics
     except CompileError as error:
         found = error.diagnostics
     errors = sum(item.is_error for item in found)

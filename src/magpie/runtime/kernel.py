@@ -47,11 +47,18 @@ class Kernel:
     ) -> None:
         update_wrapper(self, fn)
         self.fn = fn
-        self.workgroup = None if workgroup is None else _declared(workgroup, fn.__name__)
-        self.fastmath = fastmath
-        self.requires = frozenset((requires,) if isinstance(requires, str) else requires)
+        size = None if workgroup is None else _declared(workgroup, fn.__name__)
+        self._setup(size, fastmath, frozenset((requires,) if isinstance(requires, str) else requires), checked)
         if self.requires:
             _check_names(fn, self.requires)
+
+    def _setup(
+        self, workgroup: tuple[int, int, int] | None, fastmath: bool, requires: frozenset[str], checked: bool | None
+    ) -> None:
+        """What kernels of every frontend have."""
+        self.workgroup = workgroup
+        self.fastmath = fastmath
+        self.requires = requires
         self.checked = checked
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}

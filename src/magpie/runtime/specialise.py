@@ -25,7 +25,7 @@ from magpie.frontend.signature import Arg, ConstArg
 from magpie.records import record
 from magpie.runtime import cache
 from magpie.runtime.arguments import constant_key
-from magpie.runtime.fingerprint import args_text, fingerprint
+from magpie.runtime.fingerprint import Fingerprint, args_text, fingerprint
 
 if TYPE_CHECKING:
     from magpie.diagnostics.diagnostic import Diagnostic
@@ -124,9 +124,14 @@ class _Locks:
 
 
 class Specialiser:
-    """Everything that was compiled of one kernel function."""
+    """Everything that was compiled of one kernel function.
 
-    def __init__(self, fn: FunctionType, workgroup: Dims | None, fastmath: bool, requires: frozenset[str]) -> None:
+    Kernels of another frontend have a subclass with their own `_lower` and `_fingerprint`, and no function.
+    """
+
+    def __init__(
+        self, fn: FunctionType | None, workgroup: Dims | None, fastmath: bool, requires: frozenset[str]
+    ) -> None:
         self.fn = fn
         self.workgroup = workgroup
         self.fastmath = fastmath
@@ -170,6 +175,7 @@ class Specialiser:
     def _lower(self, args: tuple[Arg, ...]) -> Lowering:
         from magpie.frontend.python import lower
 
+        assert self.fn is not None
         made = lower(self.fn, args, workgroup=self.workgroup, fastmath=self.fastmath, requires=self.requires)
         captured = made.dependencies.captured()
         return Lowering(made.kernel, made.warnings, captured.changed if len(captured) else None)
@@ -215,7 +221,7 @@ class Specialiser:
         return found
 
     def _make_state(self, args: tuple[Arg, ...]) -> _State:
-        print_ = fingerprint(self.fn)
+        print_ = self._fingerprint()
         text = args_text(args)
         if print_ is None:
             return _State(self.lower(args).changed, None)
@@ -224,6 +230,10 @@ class Specialiser:
             return _State(changed, None)
         declared = f"{self.workgroup} {self.fastmath} {sorted(self.requires)}"
         return _State(changed, "\0".join((declared, text, print_.text)))
+
+    def _fingerprint(self) -> Fingerprint | None:
+        assert self.fn is not None
+        return fingerprint(self.fn)
 
     def _compile(
         self, args: tuple[Arg, ...], state: _State, variant: Variant, device: Device, options: Options

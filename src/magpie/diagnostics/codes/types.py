@@ -1,0 +1,56 @@
+"""MPT: names and types of `.mp` modules. What is wrong inside of a function has the codes of MPIR's verifier, MPS."""
+
+from __future__ import annotations
+
+from magpie.diagnostics.table import ERROR
+from magpie.diagnostics.table import define as _d
+
+_d("MPT0001", ERROR, "Unknown type", """
+    There is no type of this name: it is none of the language's, and the module declares none. The message has the
+    nearest name where there is one.
+
+    wrong:  %x: float32 = const.f32 1.0
+    right:  %x: f32 = const.f32 1.0
+    """)
+_d("MPT0002", ERROR, "Wrong number of type arguments", """
+    A type has as many arguments in <> as it is declared with. Types with none have no <>.
+
+    wrong:  %data: gpu.TBuffer
+    right:  %data: gpu.TBuffer<f32>
+    """)
+_d("MPT0003", ERROR, "Unknown name", """
+    The module exports something that it does not declare, or reads a global that is not there.
+
+    wrong:  exports { @mian }
+    right:  exports { @main }
+    """)
+_d("MPT0004", ERROR, "Wrong number of arguments", """
+    A call with args=[...] gives one value for each parameter of the function, in their order.
+
+    wrong:  %y: f32 = call @scale { args=[%x] }               ; @scale has two parameters
+    right:  %y: f32 = call @scale { args=[%x, const.f32 2.0] }
+    """)
+_d("MPT0005", ERROR, "Case of another type", """
+    The cases of a switch are integers of the type of its value. A bare number takes that type.
+
+    wrong:  switch %n { case const.i64 1 -> bb1 } else bb2     ; %n is i32
+    right:  switch %n { case 1 -> bb1 } else bb2
+    """)
+_d("MPT0006", ERROR, "Phi behind an instruction", """
+    The phis of a block stand before its instructions: they say what came along the edge, and are read all at once.
+
+    wrong:  bb1: %y: i32 = i.add { a=%n, b=%n }    then    %x: i32 = phi { [bb0: %n] }
+    right:  bb1: %x: i32 = phi { [bb0: %n] }    then    %y: i32 = i.add { a=%n, b=%n }
+    """)
+_d("MPT0007", ERROR, "Name is declared twice in the module", """
+    Functions and globals share one set of names, and so do structs, enums and signatures.
+
+    wrong:  global @limit: i64 = const.i64 1    and    fn @limit() -> i64
+    right:  global @limit: i64 = const.i64 1    and    fn @read_limit() -> i64
+    """)
+_d("MPT0008", ERROR, "Generic function in a kernel", """
+    A kernel has no type parameters, and does not call functions that have some yet: write one for the type at hand.
+
+    wrong:  fn @twice<T: type>(%x: T) -> T
+    right:  fn @twice_f32(%x: f32) -> f32
+    """)

@@ -1,0 +1,167 @@
+"""What a module declares, and whether the types and exports that it names are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from magpie.diagnostics import Diagnostic
+from magpie.frontend.mp import nodes
+from magpie.frontend.mp.lexer import MAX_ERRORS
+from magpie.frontend.mp.source import Source
+from magpie.mpir.types import TYPE_IDS, Ty
+
+__all__ = ["Names", "ty"]
+
+#: The language's types that take arguments, with their number; all others take none.
+_GENERIC = {
+    "Array": 1,
+    "Map": 2,
+    "TOption": 1,
+    "TResult": 2,
+    "TCallable": 1,
+    "rawptr": 1,
+    "gpu.TBuffer": 1,
+}
+_PLAIN = ("unit", "Str", "ptr")
+_KNOWN = "gpu."  # the only dotted names of types that are known here; others come with imported modules
+
+
+def ty(type_: nodes.Type) -> Ty:
+    """A type of the tree as MPIR has it."""
+    args = tuple(ty(a) for a in type_.args if isinstance(a, nodes.Type))
+    return Ty(type_.name, args, " ".join(type_.qualifiers))
+
+
+class Names:
+    """The declarations of one module by name. ``found`` collects what is wrong, up to the limit of a run."""
+
+    def __init__(self, module: nodes.Module, source: Source) -> None:
+        self.module = module
+        self.source = source
+        self.found: list[Diagnostic] = []
+        self.functions: dict[str, nodes.Function] = {}
+        self.globals: dict[str, nodes.Global] = {}
+        self.types: dict[str, int] = {
+            **dict.fromkeys((n for n in TYPE_IDS if "mlx" not in n), 0),
+            **dict.fromkeys(_PLAIN, 0),
+            **_GENERIC,
+        }
+        self._declare()
+
+    def report(self, code: str, text: str, node: nodes.Node, function: str = "", help: str | None = None) -> None:
+        """Add an error at ``node``."""
+        if len(self.found) < MAX_ERRORS:
+            self.found.append(Diagnostic(code, text, self.source.loc(node.at, node.end, function), help=help))
+
+    def is_own(self, ref: nodes.GlobalRef) -> bool:
+        """Whether a name is one of this module's, as far as it says."""
+        return ref.module in ("", self.module.path)
+
+    def _declare(self) -> None:
+        values: dict[str, nodes.Node] = {}
+        types: dict[str, nodes.Node] = {}
+        for decl in self.module.decls:
+            match decl:
+                case nodes.Function():
+                    self._once(values, f"@{decl.name}", decl)
+                    self.functions.setdefault(decl.name, decl)
+                case nodes.Global():
+                    self._once(values, f"@{decl.name}", decl)
+                    self.globals.setdefault(decl.name, decl)
+                case nodes.Struct() | nodes.Enum():
+                    self._once(types, decl.name, decl)
+                    self.types[decl.name] = len(decl.type_params)
+                case nodes.Sig():
+                    self._once(types, decl.name, decl)
+                    self.types[decl.name] = 0
+
+    def _once(self, seen: dict[str, nodes.Node], name: str, decl: nodes.Node) -> None:
+        if seen.setdefault(name, decl) is not decl:
+            line = self.source.line_of(seen[name].at)
+            self.report("MPT0007", f"{name} is declared in line {line} already", _head(decl, self.source))
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Look at every type of the module and at its exports."""
+        exports = self.module.head("exports")
+        for name in exports.items if exports is not None else ():
+            known = self.functions.keys() | self.globals.keys()
+            bare = str(name).removeprefix("@")
+            if exports is not None and bare not in known and name not in self.types:
+                near = get_close_matches(bare, known, 1)
+                self.report("MPT0003", f"there is no {name} to export", exports, help=_near(near, "@"))
+        for decl in self.module.decls:
+            scope = {p.name for p in getattr(decl, "type_params", ())}
+            if isinstance(decl, nodes.Function):
+                scope = {p.name for p in decl.signature.type_params}
+            for type_ in _types(decl):
+                self._type(type_, scope, decl.name if isinstance(decl, nodes.Function) else "")
+
+    def _type(self, type_: nodes.Type, scope: set[str], function: str) -> None:
+        name = type_.name
+        for inner in type_.args:
+            if isinstance(inner, nodes.Type):
+                self._type(inner, scope, function)
+        if name in scope:
+            return
+        wanted = self.types.get(name)
+        if wanted is None:
+            if "." not in name or name.startswith(_KNOWN):
+                near = get_close_matches(name, [*self.types, *scope], 1, 0.5)
+                self.report("MPT0001", f"there is no type {name}", type_, function, _near(near))
+        elif len(type_.args) != wanted:
+            shown = "no arguments" if wanted == 0 else "1 argument" if wanted == 1 else f"{wanted} arguments"
+            self.report("MPT0002", f"{name} has {shown} in <>, and here {len(type_.args)}", type_, function)
+
+
+def _near(names: list[str], mark: str = "") -> str | None:
+    return f"did you mean {mark}{names[0]}?" if names else None
+
+
+def _head(decl: nodes.Node, source: Source) -> nodes.Node:
+    """The first line of a declaration, as a place."""
+    end = source.text.find("\n", decl.at)
+    return nodes.Node(at=decl.at, end=min(decl.end, end) if end >= 0 else decl.end)
+
+
+def _types(decl: nodes.Decl) -> Iterator[nodes.Type]:
+    match decl:
+        case nodes.Function():
+            yield from _signature(decl.signature)
+            for block in decl.blocks:
+                yield from _body(block.body)
+        case nodes.Struct():
+            yield from (f.type for f in decl.fields)
+        case nodes.Enum():
+            yield from (f.type for v in decl.variants for f in v.fields)
+        case nodes.Sig():
+            yield from (p.type for p in decl.params)
+            yield decl.result
+        case nodes.Global() | nodes.Impl():
+            yield decl.type
+        case nodes.Extern():
+            for function in decl.functions:
+                yield from _signature(function.signature)
+
+
+def _signature(signature: nodes.Signature) -> Iterator[nodes.Type]:
+    yield from (p.type for p in signature.params)
+    yield signature.result
+
+
+def _body(body: Iterable[nodes.Instruction]) -> Iterator[nodes.Type]:
+    for item in body:
+        if isinstance(item, nodes.UnsafeBlock):
+            yield from _body(item.body)
+            continue
+        if isinstance(item, nodes.Assign):
+            yield item.type
+        value = item.value
+        match value:
+            case nodes.Op() if not value.name.startswith("enum."):  # those name variants
+                yield from (a for a in value.type_args if isinstance(a, nodes.Type))
+            case nodes.Call() | nodes.TryCall():
+                yield from (a for a in value.type_args if isinstance(a, nodes.Type))
+            case nodes.New() | nodes.Phi():
+                yield value.type

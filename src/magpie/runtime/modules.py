@@ -1,0 +1,144 @@
+"""`mp.load_module`: the kernels of a `.mp` file, launched as those marked `@mp.kernel`.
+
+A kernel of a file has one signature, so it is lowered once, when its module is loaded, and with it all errors of the
+module are known. Everything behind Kernel IR is what Python kernels have: variants, caches, backends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from magpie.diagnostics import CompileError
+from magpie.errors import clean
+from magpie.frontend.python.annotations import Parameter
+from magpie.frontend.signature import Arg
+from magpie.ir.nodes import Buffer, Scalar
+from magpie.ir.nodes import Kernel as KernelIR
+from magpie.mpir import lower_kernel, print_module
+from magpie.mpir.nodes import Function
+from magpie.mpir.nodes import Module as Mpir
+from magpie.runtime.compiling import show_warning
+from magpie.runtime.driver import Dims
+from magpie.runtime.fingerprint import Fingerprint
+from magpie.runtime.grid import parse_block
+from magpie.runtime.kernel import Kernel
+from magpie.runtime.launcher import Launcher
+from magpie.runtime.specialise import Lowering, Specialiser
+
+__all__ = ["Module", "TextKernel", "load_module"]
+
+_SIZES = 16  # workgroup sizes other than the declared one that are kept, each with code of its own
+
+
+class Module:
+    """A loaded `.mp` file. Its kernels are attributes, `module.saxpy[grid](...)`, and items, `module["saxpy"]`."""
+
+    def __init__(self, name: str, file: str, kernels: dict[str, TextKernel]) -> None:
+        self.__name__ = name
+        self.__file__ = file
+        self._kernels = kernels
+
+    def __getattr__(self, name: str) -> TextKernel:
+        found = self.__dict__.get("_kernels", {}).get(name)
+        if found is None:
+            raise AttributeError(f"module {self.__dict__.get('__name__', '')!r} has no kernel {name!r}")
+        return found  # type: ignore[no-any-return]
+
+    def __getitem__(self, name: str) -> TextKernel:
+        return self._kernels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._kernels})
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__} from {self.__file__!r}: {', '.join(self._kernels) or 'no kernels'}>"
+
+
+def load_module(path: str | os.PathLike[str]) -> Module:
+    """The kernels of a `.mp` file.
+
+    A launch may leave the workgroup size out, `kernel[grid](...)`: it is the declared one then, (64, 1, 1) where none
+    is declared. The file is read once; load it again after an edit. Raises CompileError with up to 20 errors, OSError
+    for a file that cannot be read; a wrong digest is a CompileWarning.
+    """
+    from magpie.frontend.mp.kernels import check_source
+    from magpie.frontend.mp.source import read
+
+    try:
+        found = check_source(read(Path(path)))
+        module = found.checked
+    except CompileError as error:
+        raise clean(error) from None
+    for diagnostic in found.diagnostics:
+        show_warning(diagnostic)
+    kernels = {}
+    for function in module.functions:
+        if function.gpu_meta is not None:
+            kernels[function.name] = TextKernel(module, function, found.kernels[function.name])
+    return Module(module.name, str(path), kernels)
+
+
+class TextKernel(Kernel):
+    """A `gpu fn` of a `.mp` file. See `Kernel`; a launch may name another workgroup size than the declared one."""
+
+    def __init__(self, module: Mpir, function: Function, ir: KernelIR) -> None:
+        assert ir.workgroup is not None
+        self.__name__ = function.name
+        self.__qualname__ = f"{module.name}.{function.name}"
+        self.__module__ = module.name
+        self.__doc__ = None
+        self._setup(ir.workgroup, False, ir.requires, None)
+        self._text = (module, function)
+        self._made["parameters"] = tuple(map(_parameter, ir.params))
+        self._made["specialiser"] = _TextSpecialiser(module, ir)
+        self._sizes: dict[Dims, TextKernel] = {}
+
+    def _make(self, grid: Any, block: Any, options: tuple[Any, ...]) -> Launcher:
+        if block is not None:
+            size = parse_block(block, None, self.__name__)
+            if size != self.workgroup:
+                return self._sized(size)._make(grid, None, options)
+        return super()._make(grid, None, options)
+
+    def _sized(self, size: Dims) -> TextKernel:
+        with self._lock:
+            found = self._sizes.get(size)
+            if found is None:
+                if len(self._sizes) >= _SIZES:
+                    self._sizes.clear()
+                module, function = self._text
+                found = TextKernel(module, function, lower_kernel(module, function, workgroup=size))
+                self._sizes[size] = found
+            return found
+
+
+class _TextSpecialiser(Specialiser):
+    """What was compiled of one kernel of a file: its IR is there, and captures nothing."""
+
+    def __init__(self, module: Mpir, ir: KernelIR) -> None:
+        super().__init__(None, ir.workgroup, False, ir.requires)
+        self._ir = ir
+        self._text = f"mp {ir.name}\0{print_module(module, locations=False)}"
+
+    def _lower(self, args: tuple[Arg, ...]) -> Lowering:
+        return Lowering(self._ir, (), None)
+
+    def _fingerprint(self) -> Fingerprint | None:
+        from magpie.frontend.python.dependencies import Dependencies
+
+        return Fingerprint(self._text, Dependencies())
+
+
+def _parameter(param: Buffer | Scalar) -> Parameter:
+    if isinstance(param, Buffer):
+        return Parameter(param.name, "array", param.type, param.rank)
+    return Parameter(param.name, "scalar", param.type)

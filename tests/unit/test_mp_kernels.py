@@ -1,0 +1,397 @@
+"""Kernels of `.mp` files: what they compute when Python launches them, against NumPy, and where their errors stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import magpie as mp
+from magpie.diagnostics import lookup
+from magpie.frontend.mp.kernels import check_source
+from magpie.frontend.mp.source import Source
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "mp"
+SPEC = Path(__file__).parent / "mp"
+BACKENDS = ["interp", "cpu"] + (["vulkan"] if any(d.backend == "spv" for d in mp.devices()) else [])
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads a text as a module."""
+
+    def load(text):
+        path = tmp_path / "t.mp"
+        path.write_text("module t\n" + text)
+        return mp.load_module(path)
+
+    return load
+
+
+def kernel(params, body, head="target(spv)"):
+    return f"gpu fn @k({params}) -> unit {head} {{\nbb0:\n{body}\n}}\n"
+
+
+# --- launching --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", [*sorted(EXAMPLES.glob("vector_add_*.mp")), SPEC / "spec_17_01.mp"], ids=lambda p: p.stem)
+def test_vector_add(path, backend):
+    k = mp.load_module(path).kernel_add
+    n = 1000
+    x = np.random.default_rng(1).standard_normal(n).astype(np.float32)
+    out = np.full(n + 24, 7, np.float32)
+    k.launch(grid=mp.cdiv(n, k.workgroup[0]), args=(x, out, n), backend=backend)
+    assert np.array_equal(out, np.append(x + np.float32(1), np.full(24, 7, np.float32)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_mp_arrays(backend):
+    k = mp.load_module(EXAMPLES / "vector_add_spv.mp").kernel_add
+    x = np.arange(500, dtype=np.float32)
+    a, out = mp.asarray(x, device=backend), mp.zeros(500, mp.f32, device=backend)
+    for _ in range(3):  # the long way, then the plan, then the native one
+        k[2](a, out, 500)
+        k[2](out, a, 500)
+    assert np.array_equal(mp.to_numpy(a), x + 6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_reduction_in_shared_memory(backend):
+    k = mp.load_module(EXAMPLES / "reduce_sum.mp").reduce_sum
+    x = np.random.default_rng(2).integers(-50, 50, 1000).astype(np.float32)  # sums are exact in any order
+    out = np.zeros(4, np.float32)
+    k.launch(grid=4, args=(x, out, 1000), backend=backend)
+    assert np.array_equal(out, np.append(x, np.zeros(24, np.float32)).reshape(4, 256).sum(1))
+
+
+def test_another_workgroup_size_than_the_declared_one(load):
+    text = kernel(
+        "%out: gpu.TBuffer<u32>",
+        """    %g: u32 = gpu.global_id { dim=const.u32 0 }
+    %s: u32 = gpu.workgroup_size { dim=const.u32 0 }
+    gpu.buffer_store<u32> { buf=%out, idx=%g, v=%s }
+    ret""",
+    )
+    k = load(text).k
+    assert k.workgroup == (64, 1, 1), "the size of a kernel that declares none"
+    for backend in BACKENDS:
+        for launch, size in ((k[2], 64), (k[4, 32], 32), (k[1, (16, 2, 2)], 16)):
+            out = mp.zeros(128, mp.u32, device=backend)
+            launch(out)
+            wanted = np.full(128, size, np.uint32)
+            wanted[16 if size == 16 else 128 :] = 0
+            assert np.array_equal(mp.to_numpy(out), wanted), (backend, size)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_loops_phis_switches_calls_and_structs(load, backend):
+    text = """
+global @limit: i32 = const.i32 100
+
+value struct TPair {
+    field low: i32
+    field high: i32
+}
+
+fn @order(%x: i32, %y: i32) -> TPair {
+bb0:
+    %less: bool = icmp.slt { a=%x, b=%y }
+    cbr %less bb1 bb2
+bb1:
+    br bb2
+bb2:
+    %low: i32 = phi i32 { [bb0: %y], [bb1: %x] }
+    %high: i32 = phi i32 { [bb0: %x], [bb1: %y] }
+    %p: TPair = new TPair { low=%low, high=%high }
+    ret %p
+}
+
+;;; Steps of the Collatz sequence up to a limit, chosen by i % 3: the count, its negative, or the span of two counts.
+gpu fn @collatz(%out: gpu.TBuffer<i32>) -> unit target(spv) workgroup(32, 1, 1) {
+bb0:
+    %g: u32 = gpu.global_id { dim=const.u32 0 }
+    %n: u32 = gpu.buffer_len<i32> { buf=%out }
+    %in: bool = icmp.ult { a=%g, b=%n }
+    cbr %in bb1 bb9
+bb1:
+    %limit: i32 = @limit
+    %g1: u32 = i.add { a=%g, b=const.u32 1 }
+    %start: i32 = cast<u32, i32> { v=%g1 }
+    br bb2
+bb2:
+    %x: i32 = phi i32 { [bb1: %start], [bb5: %half], [bb6: %more] }
+    %steps: i32 = phi [bb1: const.i32 0] [bb5: %next] [bb6: %next]
+    %one: bool = icmp.eq { a=%x, b=const.i32 1 }
+    cbr %one bb7 bb3
+bb3:
+    %far: bool = icmp.sge { a=%steps, b=%limit }
+    cbr %far bb7 bb4
+bb4:
+    %next: i32 = i.add { a=%steps, b=const.i32 1 }
+    %bit: i32 = i.and { a=%x, b=const.i32 1 }
+    switch %bit {
+        case 0 -> bb5
+    } else bb6
+bb5:
+    %half: i32 = i.sdiv { a=%x, b=const.i32 2 }
+    br bb2
+bb6:
+    %triple: i32 = i.mul { a=%x, b=const.i32 3 }
+    %more: i32 = i.add { a=%triple, b=const.i32 1 }
+    br bb2
+bb7:
+    %p: TPair = call @order { args=[%steps, %start] }
+    %low: i32 = getfield { obj=%p, field=low }
+    %high: i32 = getfield { obj=%p, field=high }
+    %span: i32 = i.sub { a=%high, b=%low }
+    %minus: i32 = i.sub { a=const.i32 0, b=%steps }
+    %kind: i32 = i.srem { a=%start, b=const.i32 3 }
+    switch %kind {
+        case 0 -> bb8
+        case const.i32 1 -> bb10
+    } else bb11
+bb8:
+    gpu.buffer_store<i32> { buf=%out, idx=%g, v=%steps }
+    br bb9
+bb10:
+    gpu.buffer_store<i32> { buf=%out, idx=%g, v=%minus }
+    br bb9
+bb11:
+    gpu.buffer_store<i32> { buf=%out, idx=%g, v=%span }
+    br bb9
+bb9:
+    ret
+}
+"""
+
+    def wanted(start):
+        x, steps = start, 0
+        while x != 1 and steps < 100:
+            x = x // 2 if x % 2 == 0 else 3 * x + 1
+            steps += 1
+        return (steps, -steps, abs(steps - start))[start % 3]
+
+    out = np.zeros(200, np.int32)
+    load(text).collatz.launch(grid=7, args=(out,), backend=backend)
+    assert out.tolist() == [wanted(i + 1) for i in range(200)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_scalars_and_structs_as_arguments(load, backend):
+    text = """
+value struct TLine {
+    field slope: f32
+    field at: f32
+}
+gpu fn @line(%t: borrow TLine, %by: i64, %y: gpu.TBuffer<f32>) -> unit target(spv) workgroup(8, 1, 1) {
+bb0:
+    %g: u32 = gpu.global_id { dim=const.u32 0 }
+    %k: f32 = cast<u32, f32> { v=%g }
+    %slope: f32 = getfield { obj=%t, field=slope }
+    %at: f32 = getfield { obj=%t, field=at }
+    %m: f32 = f.mul { a=%slope, b=%k }
+    %s: f32 = f.add { a=%m, b=%at }
+    %b: f32 = cast<i64, f32> { v=%by }
+    %r: f32 = f.div { a=%s, b=%b }
+    gpu.buffer_store<f32> { buf=%y, idx=%g, v=%r }
+    ret
+}
+"""
+    line = np.array((0.5, -3.0), [("slope", np.float32), ("at", np.float32)])[()]
+    y = np.zeros(16, np.float32)
+    load(text).line.launch(grid=2, args=(line, -4, y), backend=backend)
+    assert np.array_equal(y, (np.float32(0.5) * np.arange(16, dtype=np.float32) - 3) / np.float32(-4))
+
+
+def test_a_module_shows_its_kernels(load):
+    module = load(kernel("%n: u32", "    ret") + "fn @host() -> unit {\nbb0:\n    ret\n}\n")
+    assert list(module) == ["k"] and module["k"] is module.k and "k" in dir(module) and len(module) == 1
+    assert "t.mp" in repr(module) and repr(module.k).startswith("<kernel t.k")
+    with pytest.raises(AttributeError, match="no kernel 'host'"):
+        module.host  # noqa: B018
+    with pytest.raises(mp.LaunchTypeError):
+        module.k[1](1.5)
+
+
+def test_artifacts_and_stages_need_no_device():
+    k = mp.load_module(EXAMPLES / "vector_add_spv.mp").kernel_add
+    assert k.compile(backend="spv").extension == ".spv"
+    assert "kernel kernel_add(in: " in k.inspect("kir")
+    assert not [d for d in k.check() if d.is_error]
+
+
+def test_the_sanitizer_names_the_line(load):
+    text = kernel(
+        "%x: gpu.TBuffer<f32>",
+        "    %g: u32 = gpu.global_id { dim=const.u32 0 }\n"
+        "    gpu.buffer_store<f32> { buf=%x, idx=%g, v=const.f32 1.0 }\n    ret",
+    )
+    reports = load(text).k.sanitize(grid=1, args=(np.zeros(60, np.float32),))
+    assert {r.kind for r in reports} == {"bounds"} and {r.line for r in reports} == {5}
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+def errors(text):
+    """(code, line) of each error."""
+    return [(d.code, d.loc.line) for d in check_source(Source(text, "t.mp")).diagnostics if d.is_error]
+
+
+LINES = [
+    ("%x: float32 = const.f32 1.0", "MPT0001"),
+    ("%x: f32 = cast<i32, float> { v=%a }", "MPT0001"),
+    ("%x: gpu.TBufer<f32> = gpu.buffer_len<f32> { buf=%p }", "MPT0001"),
+    ("%x: f32<i32> = const.f32 1.0", "MPT0002"),
+    ("%x: gpu.TBuffer = const.i32 1", "MPT0002"),
+    ("%x: i32 = @limit", "MPT0003"),
+    ("%x: i32 = call @id { args=[%a, %a] }", "MPT0004"),
+    ("%x: i32 = call @id { args=[] }", "MPT0004"),
+    ("%x: i32 = call @same { n=%a }", None),
+    ("%x: f32 = f.add { a=%f, b=%a }", "MPS0004"),
+    ("%x: f32 = f.add { a=%a, b=%a }", "MPS0004"),
+    ("%x: f32 = const.f64 1.0", "MPS0004"),
+    ("%x: i64 = i.add { a=%a, b=%a }", "MPS0004"),
+    ("%x: i32 = call @id { n=%f }", "MPS0004"),
+    ("%x: f64 = gpu.buffer_load<f64> { buf=%p, idx=%a }", "MPS0004"),
+    ("gpu.buffer_store<f32> { buf=%p, idx=%a, v=%a }", "MPS0004"),
+    ("%x: f32 = f.add { a=%f, c=%f }", "MPS0001"),
+    ("%x: f32 = f.add { a=%f, lhs=%f }", "MPS0001"),
+    ("%x: f32 = f.add { a=%f }", "MPS0001"),
+    ("%x: u32 = gpu.global_id { dim=const.u32 3 }", "MPS0001"),
+    ("%x: i32 = call @id { m=%a }", "MPS0001"),
+    ("%x: f32 = f.add { a=%g, b=%f }", "MPS0002"),
+    ("%a: f32 = const.f32 1.0", "MPS0003"),
+    ("%x: f32 = f.plus { a=%f, b=%f }", "MPS0007"),
+    ("%x: i32 = call @ident { n=%a }", "MPS0007"),
+    ("%x: i32 = call @k { n=%a }", "MPS0007"),
+    ("%x: TBox = new TBox { v=%a }", "MPG_CORE_1100"),
+    ("%x: i32 = call @puts { n=%a }", "MPG_CORE_1405"),
+    ("%x: gpu.TDevice = gpu.host.@device_default {}", "MPG_CORE_1405"),
+    ("%x: i32 = try @id { n=%a }", "MPG_CORE_1405"),
+    ("call_void @println { text=const.Str \"a\" }", "MPG_CORE_1405"),
+    ("%x: i32 = call @same_of { n=%a }", "MPT0008"),
+    ("%x: Array<f32> = arr.new {}", "MPG_CORE_1100"),
+    ("%x: TCallable<TSig> = callable.capture @id {}", "MPG_CORE_1100"),
+    ("%x: Str = const.Str \"a\"", "MPG_CORE_1104"),
+    ("%x: i128 = const.i128 1", "MPG_CORE_1404"),
+]
+REST = """
+fn @id(%n: i32) -> i32 {
+bb0:
+    ret %n
+}
+fn @same(%n: i32) -> i32 {
+bb0:
+    ret %n
+}
+fn @same_of<T: type>(%n: T) -> T {
+bb0:
+    ret %n
+}
+heap struct TBox {
+    field v: i32
+}
+sig TSig(i32) -> i32
+extern "c" module libc {
+    fn @puts(%n: i32) -> i32
+}
+"""
+
+
+@pytest.mark.parametrize(("line", "code"), LINES)
+def test_errors_stand_at_their_line(line, code):
+    found = errors(
+        "module t imports { std.io::{@println} }\ngpu fn @k(%a: i32, %f: f32, %p: gpu.TBuffer<f32>) -> unit "
+        f"target(spv) {{\nbb0:\n    {line}\n    ret\n}}\n{REST}"
+    )
+    if code is None:
+        assert found == []
+    elif code == "MPS0003":
+        assert (code, 4) in found
+    else:
+        assert found and {f for f in found if f[1] == 4} == {(code, 4)}, found
+        assert [f for f in found if f[1] != 4] == []
+
+
+def test_helps_name_what_is_near_and_what_is_wanted():
+    def text(line):
+        source = f"module t\nfn @id(%n: i32) -> i32 {{\nbb0:\n    ret %n\n}}\n{kernel('%a: i32', line)}"
+        return "\n".join(map(str, check_source(Source(source, "t.mp")).diagnostics))
+
+    assert "did you mean f32?" in text("    %x: f23 = const.f32 1.0\n    ret")
+    assert "it takes (%n: i32)" in text("    %x: i32 = call @id { args=[] }\n    ret")
+
+
+def test_cases_phis_and_declarations():
+    body = "    switch %n {\n        case const.i64 1 -> bb1\n        case 2 -> bb1\n    } else bb1\nbb1:\n    ret"
+    assert errors("module t\n" + kernel("%n: i32", body)) == [("MPT0005", 5)]
+    body = "    br bb1\nbb1:\n    %y: i32 = i.add { a=%n, b=%n }\n    %x: i32 = phi { [bb0: %n] }\n    ret"
+    assert errors("module t\n" + kernel("%n: i32", body)) == [("MPT0006", 7)]
+    twice = "fn @f() -> unit {\nbb0:\n    ret\n}\n"
+    assert errors("module t\n" + twice + twice) == [("MPT0007", 6)]
+    assert errors("module t\nglobal @f: i32 = const.i32 1\n" + twice) == [("MPT0007", 3)]
+    assert errors("module t\nsig TA(i32) -> unit\nvalue struct TA {\n    field x: i32\n}\n") == [("MPT0007", 3)]
+    assert errors("module t\ngpu fn @g<T: type>(%n: T) -> unit target(spv) {\nbb0:\n    ret\n}\n") == [("MPT0008", 2)]
+    assert errors("module t\nexports { @f, @g }\n" + twice) == [("MPT0003", 2)]
+    assert errors("module t\nvalue struct TA {\n    field x: TB\n    field y: Map<i32>\n}\n") == [
+        ("MPT0001", 3),
+        ("MPT0002", 4),
+    ]
+
+
+def test_rules_of_kernels():
+    def head(text, params="%n: i32"):
+        return errors("module t\n" + kernel(params, "    ret", text))
+
+    assert head("target(spv) workgroup(0, 1, 1)") == [("MPG_CORE_1302", 2)]
+    assert head("target(spv) workgroup(64, 32, 1)") == [("MPG_CORE_1302", 2)]
+    assert head("target(spirit)") == [("MPG_CORE_1300", 2)]
+    for type_, code in {
+        "Str": "MPG_CORE_1104",
+        "Array<f32>": "MPG_CORE_1105",
+        "Map<i32, f32>": "MPG_CORE_1106",
+        "TCallable<TSig>": "MPG_CORE_1107",
+    }.items():
+        found = errors("module t\n" + kernel(f"%n: {type_}", "    ret") + "sig TSig(i32) -> i32\n")
+        assert found == [(code, 2)]
+    unsafe = "unsafe gpu fn @k(%n: i32) -> unit target(wgsl) requires(device_maloc) {\nbb0:\n    ret\n}\n"
+    assert errors("module t\n" + unsafe) == [("MPG_CORE_1200", 2)]
+
+
+def test_recursion_and_faults_of_called_functions_stand_in_those():
+    text = "module t\n" + kernel("%n: i32", "    %x: i32 = call @f { n=%n }\n    ret")
+    loop = "fn @f(%n: i32) -> i32 {\nbb0:\n    %x: i32 = call @f { n=%n }\n    ret %x\n}\n"
+    assert errors(text + loop) == [("MPG_CORE_1103", 9)]
+    heap = 'fn @f(%n: i32) -> i32 {\nbb0:\n    %s: Str = const.Str "a"\n    ret %n\n}\n'
+    assert errors(text + heap) == [("MPG_CORE_1104", 9)]
+
+
+def test_errors_of_several_functions_in_one_run():
+    text = "module t\n"
+    for k in range(3):
+        text += f"gpu fn @k{k}(%n: i32) -> unit target(spv) {{\nbb0:\n    %x: f32 = f.add {{ a=%n, b=%n }}\n    ret\n}}\n"
+    text += kernel("%n: i32", "    %x: foo = const.i32 1\n    ret")
+    assert errors(text) == [("MPS0004", 4), ("MPS0004", 9), ("MPS0004", 14), ("MPT0001", 19)]
+
+
+def test_load_module_raises_all_errors_and_warns_of_a_digest(tmp_path, load):
+    with pytest.raises(mp.CompileError) as error:
+        load(kernel("%n: i32", "    %x: f32 = const.i32 1\n    %y: f32 = @z\n    ret"))
+    assert [d.code for d in error.value.diagnostics] == ["MPT0003"] or len(error.value.diagnostics) == 2
+    with pytest.raises(mp.CompileError, match="MPP0005"):
+        load("gpu k")
+    with pytest.raises(FileNotFoundError):
+        mp.load_module(tmp_path / "none.mp")
+    with pytest.warns(mp.CompileWarning, match="MPL0001"):
+        load(f'digest "{"1" * 64}"\n' + kernel("%n: i32", "    ret"))
+
+
+def test_every_code_of_names_and_types_is_raised_here():
+    mine = {code for _, code in LINES if code} | {"MPT0005", "MPT0006", "MPT0007"}
+    from magpie.diagnostics import table
+
+    assert {code for code in table() if code.startswith("MPT")} <= mine
+    assert all("wrong:" in lookup(code).text for code in mine if code.startswith("MPT"))
