@@ -11,6 +11,7 @@ import magpie as mp
 from magpie.diagnostics import lookup
 from magpie.frontend.mp.kernels import check_source
 from magpie.frontend.mp.source import Source
+from magpie.runtime.modules import check_module
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "mp"
@@ -38,7 +39,9 @@ def kernel(params, body, head="target(spv)"):
 
 # --- launching --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("path", [*sorted(EXAMPLES.glob("vector_add_*.mp")), SPEC / "spec_17_01.mp"], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [*sorted(EXAMPLES.glob("vector_add_*.mp")), SPEC / "spec_17_01.mp"], ids=lambda p: p.stem
+)
 def test_vector_add(path, backend):
     k = mp.load_module(path).kernel_add
     n = 1000
@@ -207,6 +210,49 @@ bb0:
     assert np.array_equal(y, (np.float32(0.5) * np.arange(16, dtype=np.float32) - 3) / np.float32(-4))
 
 
+def test_operations_of_metal_run_where_there_are_subgroups():
+    k = mp.load_module(EXAMPLES / "simd_sum_msl.mp").simd_reduce_kernel
+    x = np.random.default_rng(3).integers(-9, 9, 512).astype(np.float32)
+    for backend in ("interp", "cpu"):
+        for size in (8, 32):
+            out = np.zeros(512, np.float32)
+            k.launch(grid=2, args=(x, out, 512), backend=backend, subgroup_size=size)
+            assert np.array_equal(out, x.reshape(-1, size).sum(1).repeat(size))
+
+
+def test_device_memory(load):
+    k = mp.load_module(EXAMPLES / "device_malloc.mp").dynamic_kernel
+    out = np.zeros(300, np.float32)
+    k.launch(grid=2, args=(out, 300), backend="interp")
+    assert np.array_equal(out, np.arange(300) + 0.5)
+    with pytest.raises(mp.CompileError, match="MPG_CORE_1200"):
+        k.launch(grid=2, args=(out, 300), backend="cpu")
+    text = """unsafe gpu fn @k(%out: gpu.TBuffer<u8>, %count: i64) -> unit target(ptx) requires(device_malloc) {
+bb0:
+    %p: rawptr<f64> = gpu.malloc<f64> { count=%count }
+    %null: bool = ptr.is_null<f64> { p=%p }
+    %byte: u8 = cast<bool, u8> { v=%null }
+    gpu.buffer_store<u8> { buf=%out, idx=const.u32 0, v=%byte }
+    gpu.free { p=%p }
+    ret
+}
+"""
+    for count in (-1, 0, 5):  # no memory for fewer than one element
+        out = np.full(1, 7, np.uint8)
+        load(text).k.launch(grid=1, block=1, args=(out, count), backend="interp")
+        assert out[0] == (count < 1)
+
+
+def test_a_second_process_finds_the_code_on_disk(load, tmp_path, monkeypatch):
+    monkeypatch.setenv("MAGPIE_CACHE_DIR", str(tmp_path / "cache"))
+    store = "    gpu.buffer_store<u32> {{ buf=%x, idx=const.u32 0, v=const.u32 {} }}\n    ret"
+    for number, cached in ((1, False), (1, True), (2, False), (1, True)):
+        k = load(kernel("%x: gpu.TBuffer<u32>", store.format(number))).k
+        x = np.zeros(1, np.uint32)
+        k.launch(grid=1, block=1, args=(x,), backend="cpu")
+        assert x[0] == number and [v.from_cache for v in k.variants()] == [cached] * len(k.variants())
+
+
 def test_a_module_shows_its_kernels(load):
     module = load(kernel("%n: u32", "    ret") + "fn @host() -> unit {\nbb0:\n    ret\n}\n")
     assert list(module) == ["k"] and module["k"] is module.k and "k" in dir(module) and len(module) == 1
@@ -271,12 +317,17 @@ LINES = [
     ("%x: i32 = call @puts { n=%a }", "MPG_CORE_1405"),
     ("%x: gpu.TDevice = gpu.host.@device_default {}", "MPG_CORE_1405"),
     ("%x: i32 = try @id { n=%a }", "MPG_CORE_1405"),
-    ("call_void @println { text=const.Str \"a\" }", "MPG_CORE_1405"),
+    ('call_void @println { text=const.Str "a" }', "MPG_CORE_1405"),
     ("%x: i32 = call @same_of { n=%a }", "MPT0008"),
     ("%x: Array<f32> = arr.new {}", "MPG_CORE_1100"),
     ("%x: TCallable<TSig> = callable.capture @id {}", "MPG_CORE_1100"),
-    ("%x: Str = const.Str \"a\"", "MPG_CORE_1104"),
+    ('%x: Str = const.Str "a"', "MPG_CORE_1104"),
     ("%x: i128 = const.i128 1", "MPG_CORE_1404"),
+    ("%x: f32 = ptr.load<f32> { p=%q }", "MPT0009"),
+    ("unsafe { %x: f32 = ptr.load<f32> { p=%f } }", "MPS0004"),
+    ("unsafe { %x: f32 = ptr.load<bool> { p=%f } }", "MPS0004"),
+    ("%x: rawptr<f32> = gpu.malloc<f32> { count=%a }", "MPG_CORE_1201"),
+    ("gpu.grid_barrier", "MPS0007"),
 ]
 REST = """
 fn @id(%n: i32) -> i32 {
@@ -369,10 +420,37 @@ def test_recursion_and_faults_of_called_functions_stand_in_those():
     assert errors(text + heap) == [("MPG_CORE_1104", 9)]
 
 
+def test_memory_is_of_its_element_type_and_known_where_it_is_used():
+    shared = "    %s: ptr = gpu.shared<8, i32>\n    %x: f32 = gpu.buffer_load<f32> { buf=%s, idx=const.u32 0 }\n    ret"
+    assert errors("module t\n" + kernel("%n: u32", shared)) == [("MPS0004", 5)]
+    two = (
+        "    %s: ptr = gpu.shared<8, i32>\n    %r: ptr = gpu.shared<8, i32>\n    cbr %c bb1 bb2\nbb1:\n    br bb2\nbb2:\n"
+        "    %p: ptr = phi { [bb0: %s], [bb1: %r] }\n    ret"
+    )
+    assert errors("module t\n" + kernel("%c: bool", two)) == [("MPG_CORE_1405", 10)]
+
+
+def test_check_applies_the_rules_of_the_declared_target():
+    def check(text):
+        return {(d.code, d.loc.line) for d in check_module(Source("module t\n" + text, "t.mp"))}
+
+    divergent = (
+        "    %i: u32 = gpu.thread_id { dim=const.u32 0 }\n    %c: bool = icmp.eq { a=%i, b=%n }\n    cbr %c bb1 bb2\n"
+        "bb1:\n    gpu.barrier\n    br bb2\nbb2:\n    ret"
+    )
+    for target in ("spv", "ptx", "hip", "msl", "wgsl", "cpu", "interp"):
+        assert check(kernel("%n: u32", divergent, f"target({target})")) == {("MPG_CORE_1400", 6)}, "at the branch"
+    needs = kernel("%n: u32", "    ret", "target(ptx) requires(device_malloc)")
+    assert check(f"unsafe {needs}") == {("MPG_CORE_1202", 2)}
+    assert check(kernel("%n: u32", "    ret")) == set()
+
+
 def test_errors_of_several_functions_in_one_run():
     text = "module t\n"
     for k in range(3):
-        text += f"gpu fn @k{k}(%n: i32) -> unit target(spv) {{\nbb0:\n    %x: f32 = f.add {{ a=%n, b=%n }}\n    ret\n}}\n"
+        text += (
+            f"gpu fn @k{k}(%n: i32) -> unit target(spv) {{\nbb0:\n    %x: f32 = f.add {{ a=%n, b=%n }}\n    ret\n}}\n"
+        )
     text += kernel("%n: i32", "    %x: foo = const.i32 1\n    ret")
     assert errors(text) == [("MPS0004", 4), ("MPS0004", 9), ("MPS0004", 14), ("MPT0001", 19)]
 

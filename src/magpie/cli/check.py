@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -44,11 +45,11 @@ def check_command(file: Path, as_json: bool = False, max_bytes: int | None = Non
 def _check_text(file: Path, as_json: bool, max_bytes: int | None) -> int:
     """Errors of how a `.mp` file is written, of its names and types and of its kernels; a digest that is not right."""
     from magpie.frontend.mp import MAX_BYTES, read
-    from magpie.frontend.mp.kernels import check_source
+    from magpie.runtime.modules import check_module
 
-    found: tuple[Diagnostic, ...]
+    found: Sequence[Diagnostic]
     try:
-        found = check_source(read(file, max_bytes=max_bytes or MAX_BYTES)).diagnostics
+        found = check_module(read(file, max_bytes=max_bytes or MAX_BYTES))
     except CompileError as error:
         found = error.diagnostics
     errors = sum(item.is_error for item in found)

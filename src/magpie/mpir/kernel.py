@@ -56,6 +56,9 @@ class _Lowering:
         found = scalar(type_)
         if found is not None:
             return found
+        if type_.name == "ptr" or (type_.name == "rawptr" and len(type_.args) == 1):
+            text = f"a kernel gives and takes no {type_}: give the buffer, or the value"
+            raise CompileError(Diagnostic("MPG_CORE_1404", text, self.function.loc))
         declared = self.module.struct(type_.name)
         if declared is None or declared.heap:
             raise CompileError(Diagnostic("MPG_CORE_1404", f"a kernel has no {type_}", self.function.loc))

@@ -14,7 +14,7 @@ from magpie.ir.builder import Builder
 from magpie.ir.nodes import Array, Function, Kernel, Node, Region, SharedArray, Slot, walk
 from magpie.ir.ops import Effect
 from magpie.mpir import nodes as m
-from magpie.mpir.lower_ops import ELEMENTWISE, atomic, length
+from magpie.mpir.lower_ops import ELEMENTWISE, atomic, length, pointer
 from magpie.mpir.ops import OPS, is_sync
 from magpie.mpir.skeleton import Dispatch, Edge, Skeleton, Test, skeleton
 from magpie.mpir.structure import Again, Code, Exit, If, Item, Leave, Loop, Move, Scope, structure
@@ -23,6 +23,7 @@ from magpie.passes.exits import OpenLoop, OpenLoops
 
 __all__ = ["Body", "Context", "meeting"]
 
+_NO_SLOT = ("ptr", "rawptr", "unit")  # types of values that stand where they are made
 _SMALL = 16  # instructions of a block that may stand inside a loop that it leaves
 
 Step = Item | Callable[[], object]
@@ -71,7 +72,7 @@ class Body:
         """Fill the region."""
         for b in self.function.blocks:
             for item in b.items:
-                if item.result is not None and item.type is not None and item.type.name not in ("ptr", "unit"):
+                if item.result is not None and item.type is not None and item.type.name not in _NO_SLOT:
                     self.types[item.result] = self.type(item.type)
         for name, type_ in self.function.params:
             if name not in self.arrays:
@@ -154,6 +155,8 @@ class Body:
         known = self.values.get(name)
         if known is not None and self.visible(known[1]):
             return known[0]
+        if name not in self.types:
+            raise CompileError(_wandering(name, self.out.loc))
         if name not in self.kept:
             self.kept[name] = Slot(name, self.types[name])
         return self.out.get(self.kept[name])
@@ -361,6 +364,10 @@ class Body:
                 assert isinstance(value.type, StructType) and isinstance(name, m.Const)
                 at = next(k for k, f in enumerate(value.type.fields) if f.name == name.value)
                 return out.emit("struct_get", value, type=value.type.fields[at].type, field=at)
+            case "gpu.malloc" | "gpu.free" | "ptr.load" | "ptr.store" | "ptr.add" | "ptr.is_null":
+                of = [self.type(t) for t in instr.targs if isinstance(t, Ty)]
+                args = [self.value(instr.args[k]) for k in OPS[op].keys]
+                return pointer(out, op, args, of[0] if of else None)
         if op.startswith("gpu.atomic_"):
             return atomic(out, op, self.array(instr), [self.value(instr.args[k]) for k in OPS[op].keys[1:]])
         raise CompileError(
@@ -375,15 +382,21 @@ class Body:
         assert isinstance(operand, m.Var)
         found = self.arrays.get(operand.name)
         if found is None:
-            raise CompileError(
-                Diagnostic(
-                    "MPG_CORE_1405",
-                    f"which array %{operand.name} is depends on the way that control came",
-                    instr.loc,
-                    help="a pointer comes from one gpu.shared; use one array of twice the length and choose the index",
-                )
-            )
+            raise CompileError(_wandering(operand.name, instr.loc))
+        element = instr.targs[0] if instr.targs else None
+        if isinstance(element, Ty) and self.type(element) != found.type:
+            text = f"{instr.op} of {element} in an array of {found.type}, which %{operand.name} is"
+            raise CompileError(Diagnostic("MPS0004", text, instr.loc))
         return found
+
+
+def _wandering(name: str, loc: Loc | None) -> Diagnostic:
+    return Diagnostic(
+        "MPG_CORE_1405",
+        f"which memory %{name} is depends on the way that control came",
+        loc,
+        help="it comes from one gpu.shared or gpu.malloc: take an array of twice the length and choose the index",
+    )
 
 
 def _meets(instr: m.Instr) -> bool:

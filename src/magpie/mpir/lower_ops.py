@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magpie.dtypes import DType, bf16, f32, i8, i16, i32, i64, index, u8, u16, u32, u64
+from magpie.dtypes import DType, Type, bf16, f32, i8, i16, i32, i64, index, u8, u16, u32, u64
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Array, Node
+from magpie.ir.nodes import Array, Node, PtrType
 from magpie.mpir.ops import OPS
 
 __all__ = ["ELEMENTWISE"]
@@ -134,6 +134,22 @@ def atomic(out: Builder, op: str, array: Array, args: list[Node]) -> Node:
     if kind == "store":
         return out.emit("atomic_store", *args, array=array, order="release", scope=scope)
     return out.emit("atomic_rmw", *args, array=array, kind=kind, scope=scope)
+
+
+def pointer(out: Builder, op: str, args: list[Node], element: Type | None) -> Node | None:
+    """Memory of the device's heap; ``args`` in the order of the table's keys."""
+    match op:
+        case "gpu.malloc":
+            assert isinstance(element, DType)
+            return out.emit("malloc", out.cast(args[0], index), type=PtrType(element, "device"), dtype=element)
+        case "ptr.load":
+            return out.emit("ptr_load", args[0], type=element)
+        case "ptr.add":
+            return out.emit("ptr_add", args[0], out.cast(args[1], index))
+        case "ptr.is_null":
+            return out.emit("not", out.emit("ptr_valid", args[0]))
+    out.emit("free" if op == "gpu.free" else "ptr_store", *args)
+    return None
 
 
 def length(out: Builder, extent: Node, type_: DType) -> Node:

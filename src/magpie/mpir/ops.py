@@ -70,6 +70,12 @@ _op("gpu.buffer_load", "buf:buf idx:idx", "targ0", targs=1)
 _op("gpu.buffer_store", "buf:buf idx:idx v:any", "none", targs=1)
 _op("gpu.buffer_len", "buf:buf", "any", targs=1)
 _op("gpu.shared", "", "ptr", targs=2)
+_op("gpu.malloc", "count:idx", "any", targs=1, capability="device_malloc")  # null where there is no room
+_op("gpu.free", "p:rawptr", "none", capability="device_malloc")
+_op("ptr.load", "p:rawptr", "targ0", targs=1)
+_op("ptr.store", "p:rawptr v:any", "none", targs=1)
+_op("ptr.add", "p:rawptr count:idx", "same", targs=1)
+_op("ptr.is_null", "p:rawptr", "bool", targs=1)
 _op("gpu.barrier", "", "none", sync=True)
 _op("gpu.fence", "", "none")  # of the device: acquire and release
 for _name in ("add", "sub", "min", "max", "and", "or", "xor", "exchange"):  # each gives the old value

@@ -76,6 +76,8 @@ def _body(known: Known, function: Function, has: Container[str]) -> Found:
         yield from _type(type_, f"parameter %{name} of @{function.name}", function, None)
     for block in function.blocks:
         for phi in block.phis:
+            if phi.type.name in ("ptr", "rawptr"):
+                yield Diagnostic("MPG_CORE_1405", f"%{phi.result} is one of several pointers", phi.loc)
             yield from _type(phi.type, f"%{phi.result}", function, None)
         for instr in block.instrs:
             code = _refused(known, instr)

@@ -84,6 +84,7 @@ _CLASSES: dict[str, Callable[[Ty], bool]] = {
     "num": lambda t: t.is_int or t.is_float,
     "scalar": lambda t: t.is_int or t.is_bool or t.is_float,
     "buf": lambda t: t.name == "ptr" or (t.name == "gpu.TBuffer" and len(t.args) == 1),
+    "rawptr": lambda t: t.name == "rawptr" and len(t.args) == 1,
     "bf16": lambda t: t.name == "bf16",
     "f32": lambda t: t.name == "f32",
     "any": lambda t: True,
@@ -168,6 +169,20 @@ def _buffer(known: Known, instr: Instr) -> Found:
         yield from _result(instr, element)
 
 
+def _pointer(known: Known, instr: Instr) -> Found:
+    element = instr.targs[0]
+    if not isinstance(element, Ty) or not _CLASSES["scalar"](element):
+        yield Diagnostic("MPS0001", f"{instr.op} names the type of an element, a scalar, in <>", instr.loc)
+        return
+    pointer = Ty("rawptr", (element,))
+    if "p" in instr.args:
+        yield from _wanted(known, instr.args["p"], pointer, f"p of {instr.op}", instr.loc)
+    if "v" in instr.args:
+        yield from _wanted(known, instr.args["v"], element, f"v of {instr.op}", instr.loc)
+    found = {"gpu.malloc": pointer, "ptr.add": pointer, "ptr.load": element, "ptr.is_null": BOOL}
+    yield from _result(instr, found.get(instr.op))
+
+
 def _length(known: Known, instr: Instr) -> Found:
     if instr.type is None or instr.type.name not in ("u32", "u64"):
         yield Diagnostic(
@@ -218,6 +233,7 @@ def _getfield(known: Known, instr: Instr) -> Found:
 _SPECIAL: dict[str, Callable[[Known, Instr], Found]] = {
     "cast": _cast,
     **{name: _buffer for name in OPS if name.startswith(("gpu.buffer_load", "gpu.buffer_store", "gpu.atomic_"))},
+    **dict.fromkeys(("gpu.malloc", "ptr.load", "ptr.store", "ptr.add", "ptr.is_null"), _pointer),
     "gpu.buffer_len": _length,
     "gpu.shared": _shared,
     "call": _call,

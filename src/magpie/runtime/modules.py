@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from magpie.diagnostics import CompileError
-from magpie.errors import clean
+from magpie.backends.registry import backend as find_backend
+from magpie.diagnostics import CompileError, Diagnostic
+from magpie.errors import GpuError, clean
 from magpie.frontend.python.annotations import Parameter
 from magpie.frontend.signature import Arg
 from magpie.ir.nodes import Buffer, Scalar
@@ -20,6 +21,7 @@ from magpie.ir.nodes import Kernel as KernelIR
 from magpie.mpir import lower_kernel, print_module
 from magpie.mpir.nodes import Function
 from magpie.mpir.nodes import Module as Mpir
+from magpie.passes.capabilities import not_portable
 from magpie.runtime.compiling import show_warning
 from magpie.runtime.driver import Dims
 from magpie.runtime.fingerprint import Fingerprint
@@ -28,7 +30,10 @@ from magpie.runtime.kernel import Kernel
 from magpie.runtime.launcher import Launcher
 from magpie.runtime.specialise import Lowering, Specialiser
 
-__all__ = ["Module", "TextKernel", "load_module"]
+if TYPE_CHECKING:
+    from magpie.frontend.mp.source import Source
+
+__all__ = ["Module", "TextKernel", "check_module", "load_module"]
 
 _SIZES = 16  # workgroup sizes other than the declared one that are kept, each with code of its own
 
@@ -83,14 +88,37 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     kernels = {}
     for function in module.functions:
         if function.gpu_meta is not None:
-            kernels[function.name] = TextKernel(module, function, found.kernels[function.name])
+            kernels[function.name] = TextKernel(module, function)
     return Module(module.name, str(path), kernels)
+
+
+def check_module(source: Source) -> list[Diagnostic]:
+    """Everything that is to be said of a source: its errors, or what the declared target of each kernel refuses.
+
+    Kernels whose target has no backend here are asked what all targets ask.
+    """
+    from magpie.frontend.mp.kernels import check_source
+
+    found = check_source(source)
+    diagnostics = list(found.diagnostics)
+    for function in found.module.functions if found.module is not None else ():
+        meta = function.gpu_meta
+        if meta is not None and found.module is not None:
+            diagnostics += not_portable(found.kernels[function.name], frozenset(meta.requires))
+            try:
+                diagnostics += find_backend(meta.target).validate(found.kernels[function.name])
+            except (GpuError, ImportError):
+                ir = lower_kernel(found.module, function, target="interp")
+                diagnostics += find_backend("interp").validate(ir)
+    return diagnostics
 
 
 class TextKernel(Kernel):
     """A `gpu fn` of a `.mp` file. See `Kernel`; a launch may name another workgroup size than the declared one."""
 
-    def __init__(self, module: Mpir, function: Function, ir: KernelIR) -> None:
+    def __init__(self, module: Mpir, function: Function, workgroup: Dims | None = None) -> None:
+        # for no target in particular: what is declared for one was checked, and Python launches on any
+        ir = lower_kernel(module, function, target="interp", workgroup=workgroup)
         assert ir.workgroup is not None
         self.__name__ = function.name
         self.__qualname__ = f"{module.name}.{function.name}"
@@ -116,7 +144,7 @@ class TextKernel(Kernel):
                 if len(self._sizes) >= _SIZES:
                     self._sizes.clear()
                 module, function = self._text
-                found = TextKernel(module, function, lower_kernel(module, function, workgroup=size))
+                found = TextKernel(module, function, size)
                 self._sizes[size] = found
             return found
 

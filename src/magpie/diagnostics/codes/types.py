@@ -54,3 +54,10 @@ _d("MPT0008", ERROR, "Generic function in a kernel", """
     wrong:  fn @twice<T: type>(%x: T) -> T
     right:  fn @twice_f32(%x: f32) -> f32
     """)
+_d("MPT0009", ERROR, "Raw pointer outside of unsafe code", """
+    Nothing checks what a raw pointer leads to, so the operations on them stand in an `unsafe { ... }` block, or in a
+    function that is marked `unsafe`.
+
+    wrong:  %x: f32 = ptr.load<f32> { p=%p }
+    right:  unsafe { %x: f32 = ptr.load<f32> { p=%p } }
+    """)

@@ -39,7 +39,7 @@ def _reached(names: Names) -> list[nodes.Function]:
     seen = {f.name for f in todo}
     while todo:
         for block in todo.pop().blocks:
-            for item in _flat(block.body):
+            for item, _ in _flat(block.body):
                 if isinstance(item.value, nodes.Call) and names.is_own(item.value.callee):
                     found = names.functions.get(item.value.callee.name)
                     if found is not None and not found.signature.type_params and found.name not in seen:
@@ -48,12 +48,15 @@ def _reached(names: Names) -> list[nodes.Function]:
     return [f for f in names.functions.values() if f.name in seen]
 
 
-def _flat(body: tuple[nodes.Instruction, ...]) -> Iterator[nodes.Assign | nodes.Effect]:
+def _flat(
+    body: tuple[nodes.Instruction, ...], unsafe: bool = False
+) -> Iterator[tuple[nodes.Assign | nodes.Effect, bool]]:
+    """The instructions of a block in order, and whether each is unsafe."""
     for item in body:
         if isinstance(item, nodes.UnsafeBlock):
-            yield from _flat(item.body)
+            yield from _flat(item.body, True)
         else:
-            yield item
+            yield item, unsafe
 
 
 class _Lowering:
@@ -62,7 +65,7 @@ class _Lowering:
         self.function = function
         self.types = {p.name: ty(p.type) for p in function.signature.params}
         for block in function.blocks:
-            self.types |= {i.result: ty(i.type) for i in _flat(block.body) if isinstance(i, nodes.Assign)}
+            self.types |= {i.result: ty(i.type) for i, _ in _flat(block.body) if isinstance(i, nodes.Assign)}
 
     def loc(self, node: nodes.Node, end: int = 0) -> Loc:
         return self.names.source.loc(node.at, end or node.end, self.function.name)
@@ -91,7 +94,10 @@ class _Lowering:
 
     def block(self, block: nodes.Block) -> m.Block:
         made = m.Block(block.label)
-        for item in _flat(block.body):
+        for item, unsafe in _flat(block.body, self.function.modifier == "unsafe"):
+            if isinstance(item.value, nodes.Op) and item.value.name.startswith("ptr.") and not unsafe:
+                help = f"write unsafe {{ {item.value.name} ... }}"
+                self.report("MPT0009", f"{item.value.name} outside of unsafe code", item, help)
             if isinstance(item, nodes.Assign) and isinstance(item.value, nodes.Phi):
                 if made.instrs:
                     self.report("MPT0006", f"phi %{item.result} stands behind an instruction", item)
