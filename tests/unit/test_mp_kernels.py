@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +41,7 @@ def kernel(params, body, head="target(spv)"):
 
 # --- launching --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "path", [*sorted(EXAMPLES.glob("vector_add_*.mp")), SPEC / "spec_17_01.mp"], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("vector_add_*.mp")), ids=lambda p: p.stem)
 def test_vector_add(path, backend):
     k = mp.load_module(path).kernel_add
     n = 1000
@@ -467,8 +467,121 @@ def test_load_module_raises_all_errors_and_warns_of_a_digest(tmp_path, load):
         load(f'digest "{"1" * 64}"\n' + kernel("%n: i32", "    ret"))
 
 
+# --- host programs ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.mp")), ids=lambda p: p.stem)
+def test_programs_that_are_right_have_no_errors(path):
+    assert errors(path.read_text()) == []
+
+
+def test_programs_of_the_specification_that_leave_parts_out():
+    wanted = {1: [("MPS0002", 30), ("MPS0002", 34), ("MPS0002", 34)], 9: [("MPS0006", 22), ("MPS0002", 50)]}
+    wanted |= {k: [("MPT0003", 2)] for k in (6, 7, 8)}  # they export a @main that is not there
+    for k in range(1, 11):
+        assert errors((SPEC / f"spec_17_{k:02}.mp").read_text()) == wanted.get(k, []), k
+
+
+HOST = [
+    ("%x: i32 = i.add { a=%a, b=%a }", None),
+    ("%x: i32 = i.add { a=%a, b=%b }", "MPS0004"),
+    ("%x: i64 = i.add { a=%a, b=%a }", "MPS0004"),
+    ("%x: i32 = i.add { a=%a, c=%a }", "MPS0001"),
+    ("%x: i32 = i.plus { a=%a, b=%a }", "MPS0007"),
+    ("%x: i32 = i.add { a=%a, b=%z }", "MPS0002"),
+    ("%x: i64 = arr.len { arr=%z }", "MPS0002"),
+    ("call_void @println { text=%z }", "MPS0002"),
+    ('call_void @println { text=const.Str "a" }', None),
+    ("%x: i32 = call @other { n=%a }", None),
+    ("%x: i32 = call @other { n=%b }", "MPS0004"),
+    ("%x: i64 = call @other { n=%a }", "MPS0004"),
+    ("%x: i32 = call @other { m=%a }", "MPS0001"),
+    ("%x: i32 = call @other { args=[%a, %a] }", "MPT0004"),
+    ("%x: i32 = call @othr { n=%a }", "MPS0007"),
+    ("call_void @k { x=%d, n=%a }", "MPS0007"),
+    ("%x: i32 = try @result { n=%a }", None),
+    ("%x: i32 = try @result { n=%b }", "MPS0004"),
+    ("%x: i32 = try %z", "MPS0002"),
+    ("%a: i32 = const.i32 1", "MPS0003"),
+    ("%x: i32 = @limit", "MPS0004"),
+    ("%x: i64 = @limit", None),
+    ("%x: i64 = @lim", "MPT0003"),
+    ("%x: f32 = const.f64 1.0", "MPS0004"),
+    ("%x: TPoint = new TPoint { x=%a }", None),
+    ("%x: TPoint = new TPoint { y=%a }", "MPS0001"),
+    ("%x: TPoint = new TPoint { x=%b }", "MPS0004"),
+    ("%x: TUnknown = arr.get { arr=%a }", "MPT0001"),
+    ("gpu.launch { kernel=@k, grid=[%u, %u, %u], block=[%u, %u, %u], args=[%d, %a] }", None),
+    ("gpu.launch { kernel=@k, grid=[%u, %u], block=[%u, %u, %u], args=[%d, %a] }", "MPT0010"),
+    ("gpu.launch { kernel=@k, grid=[%u, %u, %u], block=[%u, %u, %u], args=[%d] }", "MPT0010"),
+    ("gpu.launch { kernel=@k, grid=[%u, %u, %u], block=[%u, %u, %u], args=[%a, %d] }", "MPT0010"),
+    ("gpu.launch { kernel=@k, grid=[%u, %u, %u], block=[%u, %u, %u], args=[%d, const.i64 1] }", "MPT0010"),
+    ("gpu.launch { kernel=@other, grid=[%u, %u, %u], block=[%u, %u, %u], args=[%a] }", "MPT0010"),
+    ("ptr.store<i32> { p=%q, v=%a }", "MPT0009"),
+    ("unsafe { ptr.store<i32> { p=%q, v=%a } }", None),
+    ("unsafe { ptr.store<i32> { p=%q, v=%b } }", "MPS0004"),
+]
+HOST_REST = """
+fn @other(%n: i32) -> i32 {
+bb0:
+    ret %n
+}
+fn @result(%n: i32) -> TResult<i32, Str> {
+bb0:
+    %r: TResult<i32, Str> = enum.new<Ok> { v=%n }
+    ret %r
+}
+heap struct TPoint {
+    field x: i32
+}
+global @limit: i64 = const.i64 9
+gpu fn @k(%x: gpu.TBuffer<f32>, %n: i32) -> unit target(spv) {
+bb0:
+    ret
+}
+"""
+
+
+@pytest.mark.parametrize(("line", "code"), HOST)
+def test_errors_of_hosts_stand_at_their_line(line, code):
+    text = "module t imports { std.io::{@println} }\nfn @f(%a: i32, %b: i64, %d: gpu.TBuffer<f32>, %u: u32, %q: rawptr<i32>) "
+    found = errors(f"{text}-> unit {{\nbb0:\n    {line}\n    ret\n}}\n{HOST_REST}")
+    assert set(found) == ({(code, 4)} if code else set())
+
+
+def test_results_and_phis_of_hosts():
+    def text(phi, end="%x"):
+        return (
+            "module t\nfn @f(%r: TResult<i32, Str>, %c: bool) -> Str {\nbb0:\n    %v: i32 = try %r bb_fail\n"
+            f"    cbr %c bb1 bb_fail\nbb1:\n    br bb1\nbb_fail:\n    %x: Str = {phi}\n    ret {end}\n}}\n"
+        )
+
+    assert errors(text("phi { [bb0: %r.err] }")) == []
+    assert errors(text("phi { [bb0: %v] }")) == [("MPS0004", 9)]
+    assert errors(text("phi { [bb1: %r.err] }")) == [("MPS0006", 9)]
+    assert errors(text("phi { [bb0: %v.err] }")) == [("MPS0004", 9)]
+    assert errors(text("phi { [bb0: %r.err] }", "%v")) == [("MPS0004", 10)]
+    assert errors(text("phi i32 { [bb0: %v] }")) == [("MPS0004", 9)]
+
+
+def test_changed_programs_never_break_the_checks():
+    """Words of programs in each other's places: most still parse, few are right, and all get an answer."""
+    corpus = [p.read_text() for p in [*sorted(EXAMPLES.glob("*.mp")), *sorted(SPEC.glob("*.mp"))]]
+    pieces = re.compile(r"[%@]?[\w.]+|\s+|.")
+    rng = random.Random(11)
+    codes: set[str] = set()
+    for _ in range(300):
+        words = pieces.findall(rng.choice(corpus))
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(words))
+            kind = words[at][0] if words[at][0] in "%@" else words[at][:2]
+            words[at] = rng.choice([w for w in words if w.startswith(kind)])
+        found = check_source(Source("".join(words), "t.mp")).diagnostics
+        codes |= {d.code[:3] for d in found}
+        assert all(d.loc is not None and d.loc.line >= 1 for d in found)
+    assert {"MPP", "MPS", "MPT"} <= codes
+
+
 def test_every_code_of_names_and_types_is_raised_here():
-    mine = {code for _, code in LINES if code} | {"MPT0005", "MPT0006", "MPT0007"}
+    mine = {code for _, code in LINES + HOST if code} | {"MPT0005", "MPT0006", "MPT0007"}
     from magpie.diagnostics import table
 
     assert {code for code in table() if code.startswith("MPT")} <= mine

@@ -8,13 +8,13 @@ from difflib import get_close_matches
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
 from magpie.mpir.known import Found, Known
-from magpie.mpir.nodes import Const, Instr, Module, Operand, Switch, Var, operands, targets
+from magpie.mpir.nodes import Const, Function, Instr, Module, Operand, Switch, Var, operands, targets
 from magpie.mpir.ops import OPS, is_host
 from magpie.mpir.types import Ty
 from magpie.mpir.verify_gpu import gpu_rules
 from magpie.mpir.verify_types import type_rules
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_each"]
 
 
 def _names(known: Known) -> Found:
@@ -232,6 +232,17 @@ def _nested_in_itself(module: Module) -> str | None:
                 seen.add(at)
                 todo += inner[at]
     return None
+
+
+def verify_each(module: Module, function: Function) -> list[Diagnostic]:
+    """What the rules say that look at one instruction or branch at a time: for functions whose graph is not there."""
+    known = Known(module, function)
+    found: list[Diagnostic] = []
+    for rules in ((_control, _operations), (type_rules,)):
+        found += [d for rule in rules for d in rule(known)]
+        if any(d.is_error for d in found):
+            break
+    return found
 
 
 def verify(module: Module) -> list[Diagnostic]:

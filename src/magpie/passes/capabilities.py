@@ -111,5 +111,6 @@ def not_portable(kernel: Kernel, declared: Set[str]) -> list[Diagnostic]:
     if not names:
         return []
     targets = [t for t in TARGETS if all(t in targets_with(n) for n in names)]
-    text = f"kernel {kernel.name!r} needs {', '.join(names)}: it runs on {', '.join(targets) or 'no target'} only"
+    where = f"it runs on {', '.join(targets)} only" if targets else "no target has that yet"
+    text = f"kernel {kernel.name!r} needs {', '.join(names)}: {where}"
     return [Diagnostic("MPG_CORE_1202", text, kernel.loc)]

@@ -1,4 +1,4 @@
-"""MPT: names and types of `.mp` modules. What is wrong inside of a function has the codes of MPIR's verifier, MPS."""
+"""MPT: names and types of `.mp` modules. What MPIR has rules for has the codes of its verifier, MPS, in hosts too."""
 
 from __future__ import annotations
 
@@ -60,4 +60,10 @@ _d("MPT0009", ERROR, "Raw pointer outside of unsafe code", """
 
     wrong:  %x: f32 = ptr.load<f32> { p=%p }
     right:  unsafe { %x: f32 = ptr.load<f32> { p=%p } }
+    """)
+_d("MPT0010", ERROR, "Launch does not fit the kernel", """
+    A launch names a kernel of the module, and gives a value of the right type for each of its parameters, in order.
+
+    wrong:  gpu.launch { kernel=@add, args=[%data], ... }              ; @add has (%data: gpu.TBuffer<f32>, %n: u32)
+    right:  gpu.launch { kernel=@add, args=[%data, const.u32 1024], ... }
     """)

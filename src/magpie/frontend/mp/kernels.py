@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.frontend.mp.canonical import check_digest
+from magpie.frontend.mp.host import check_hosts
 from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.lower import lower_functions
 from magpie.frontend.mp.names import Names
@@ -39,7 +40,7 @@ class Checked:
 def check_source(source: Source) -> Checked:
     """Read and check a source; at most MAX_ERRORS errors are given.
 
-    Functions that no kernel calls are read, and only the types that they name are looked at.
+    Of functions that no kernel calls, what only hosts have is looked at for its names alone.
     """
     parsed = parse(source)
     if parsed.module is None:
@@ -47,6 +48,7 @@ def check_source(source: Source) -> Checked:
     names = Names(parsed.module, source)
     names.check()
     module = lower_functions(names)
+    check_hosts(names, module)
     found = list(names.found)
     broken = {d.loc.function for d in found if d.loc is not None}
     # of a function that lacks parts, the verifier would report what follows from that

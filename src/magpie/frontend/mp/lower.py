@@ -15,7 +15,7 @@ from magpie.mpir import nodes as m
 from magpie.mpir.ops import OPS
 from magpie.mpir.types import Ty
 
-__all__ = ["lower_functions"]
+__all__ = ["Lowering", "flat", "lower_functions"]
 
 _BINARY = ("lhs", "rhs")
 _SHORT = {"a": "lhs", "b": "rhs"}
@@ -29,7 +29,7 @@ def lower_functions(names: Names) -> m.Module:
             fields = [(f.name, ty(f.type)) for f in decl.fields]
             module.structs.append(m.Struct(decl.name, fields, decl.kind != "value"))
     for function in _reached(names):
-        module.functions.append(_Lowering(names, function).lower())
+        module.functions.append(Lowering(names, function).lower())
     return module
 
 
@@ -39,7 +39,7 @@ def _reached(names: Names) -> list[nodes.Function]:
     seen = {f.name for f in todo}
     while todo:
         for block in todo.pop().blocks:
-            for item, _ in _flat(block.body):
+            for item, _ in flat(block.body):
                 if isinstance(item.value, nodes.Call) and names.is_own(item.value.callee):
                     found = names.functions.get(item.value.callee.name)
                     if found is not None and not found.signature.type_params and found.name not in seen:
@@ -48,24 +48,26 @@ def _reached(names: Names) -> list[nodes.Function]:
     return [f for f in names.functions.values() if f.name in seen]
 
 
-def _flat(
+def flat(
     body: tuple[nodes.Instruction, ...], unsafe: bool = False
 ) -> Iterator[tuple[nodes.Assign | nodes.Effect, bool]]:
     """The instructions of a block in order, and whether each is unsafe."""
     for item in body:
         if isinstance(item, nodes.UnsafeBlock):
-            yield from _flat(item.body, True)
+            yield from flat(item.body, True)
         else:
             yield item, unsafe
 
 
-class _Lowering:
+class Lowering:
+    """Lowers one function; ``types`` are those of its values by name."""
+
     def __init__(self, names: Names, function: nodes.Function) -> None:
         self.names = names
         self.function = function
         self.types = {p.name: ty(p.type) for p in function.signature.params}
         for block in function.blocks:
-            self.types |= {i.result: ty(i.type) for i, _ in _flat(block.body) if isinstance(i, nodes.Assign)}
+            self.types |= {i.result: ty(i.type) for i, _ in flat(block.body) if isinstance(i, nodes.Assign)}
 
     def loc(self, node: nodes.Node, end: int = 0) -> Loc:
         return self.names.source.loc(node.at, end or node.end, self.function.name)
@@ -94,7 +96,7 @@ class _Lowering:
 
     def block(self, block: nodes.Block) -> m.Block:
         made = m.Block(block.label)
-        for item, unsafe in _flat(block.body, self.function.modifier == "unsafe"):
+        for item, unsafe in flat(block.body, self.function.modifier == "unsafe"):
             if isinstance(item.value, nodes.Op) and item.value.name.startswith("ptr.") and not unsafe:
                 help = f"write unsafe {{ {item.value.name} ... }}"
                 self.report("MPT0009", f"{item.value.name} outside of unsafe code", item, help)

@@ -95,6 +95,11 @@ class Names:
             scope = {p.name for p in getattr(decl, "type_params", ())}
             if isinstance(decl, nodes.Function):
                 scope = {p.name for p in decl.signature.type_params}
+            if isinstance(decl, nodes.Extern):
+                for function in decl.functions:
+                    generic = {p.name for p in function.signature.type_params}
+                    for type_ in _signature(function.signature):
+                        self._type(type_, generic, "")
             for type_ in _types(decl):
                 self._type(type_, scope, decl.name if isinstance(decl, nodes.Function) else "")
 
@@ -140,9 +145,6 @@ def _types(decl: nodes.Decl) -> Iterator[nodes.Type]:
             yield decl.result
         case nodes.Global() | nodes.Impl():
             yield decl.type
-        case nodes.Extern():
-            for function in decl.functions:
-                yield from _signature(function.signature)
 
 
 def _signature(signature: nodes.Signature) -> Iterator[nodes.Type]:
