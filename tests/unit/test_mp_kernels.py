@@ -90,6 +90,27 @@ def test_another_workgroup_size_than_the_declared_one(load):
             assert np.array_equal(mp.to_numpy(out), wanted), (backend, size)
 
 
+def test_workgroup_sizes_once_launches_are_native(load):
+    """After some launches the object's class is another: what a kernel of a file can must not go with it."""
+    k = load(
+        kernel(
+            "%x: gpu.TBuffer<f32>",
+            "    %g: u32 = gpu.global_id { dim=const.u32 0 }\n    %v: f32 = gpu.buffer_load<f32> { buf=%x, idx=%g }\n"
+            "    %w: f32 = f.add { a=%v, b=const.f32 1.0 }\n    gpu.buffer_store<f32> { buf=%x, idx=%g, v=%w }\n    ret",
+        )
+    ).k
+    x = mp.zeros(64, mp.f32, device="cpu")
+    for _ in range(4):
+        k[1](x)
+    for size in (8, 16, 32, 64):
+        for _ in range(4):
+            k[64 // size, size](x)
+            k.launch(grid=64 // size, block=size, args=(x,))
+    assert (mp.to_numpy(x) == 36).all() and k.parameters[0].type is mp.f32 and repr(k).startswith("<kernel t.k")
+    with pytest.raises(mp.LaunchValueError, match="2000 work-items"):
+        k[1, 2000](x)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_loops_phis_switches_calls_and_structs(load, backend):
     text = """

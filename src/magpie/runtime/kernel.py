@@ -42,6 +42,10 @@ class Kernel:
     __wrapped__: FunctionType
     __name__: str
 
+    #: Where a launch may name another workgroup size than the declared one: the kernel for that size. A value and no
+    #: method to override, since the native path makes objects of this class others (`magpie.runtime.native`).
+    sized: Callable[[Any], Kernel] | None = None
+
     def __init__(
         self, fn: FunctionType, workgroup: _Workgroup, fastmath: bool, requires: Iterable[str], checked: bool | None
     ) -> None:
@@ -160,6 +164,8 @@ class Kernel:
     def _make(self, grid: Any, block: Any, options: tuple[Any, ...]) -> Launcher:
         from magpie.runtime.launcher import Launcher, LaunchOptions
 
+        if self.sized is not None and block is not None:
+            return Launcher(self.sized(block), grid, None, LaunchOptions(*options))
         return Launcher(self, grid, block, LaunchOptions(*options))
 
     # --- compiling ---------------------------------------------------------------------------------------------------

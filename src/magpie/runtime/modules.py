@@ -7,6 +7,7 @@ module are known. Everything behind Kernel IR is what Python kernels have: varia
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,6 @@ from magpie.runtime.driver import Dims
 from magpie.runtime.fingerprint import Fingerprint
 from magpie.runtime.grid import parse_block
 from magpie.runtime.kernel import Kernel
-from magpie.runtime.launcher import Launcher
 from magpie.runtime.specialise import Lowering, Specialiser
 
 if TYPE_CHECKING:
@@ -125,27 +125,31 @@ class TextKernel(Kernel):
         self.__module__ = module.name
         self.__doc__ = None
         self._setup(ir.workgroup, False, ir.requires, None)
-        self._text = (module, function)
         self._made["parameters"] = tuple(map(_parameter, ir.params))
         self._made["specialiser"] = _TextSpecialiser(module, ir)
-        self._sizes: dict[Dims, TextKernel] = {}
+        if workgroup is None:
+            self.sized = _Sizes(self, module, function)
 
-    def _make(self, grid: Any, block: Any, options: tuple[Any, ...]) -> Launcher:
-        if block is not None:
-            size = parse_block(block, None, self.__name__)
-            if size != self.workgroup:
-                return self._sized(size)._make(grid, None, options)
-        return super()._make(grid, None, options)
 
-    def _sized(self, size: Dims) -> TextKernel:
+class _Sizes:
+    """The kernels of one `gpu fn` by workgroup size; ``declared`` is that of its own."""
+
+    def __init__(self, declared: Kernel, module: Mpir, function: Function) -> None:
+        self._declared = declared
+        self._text = (module, function)
+        self._lock = threading.Lock()
+        self._kernels: dict[Dims, Kernel] = {}
+
+    def __call__(self, block: Any) -> Kernel:
+        size = parse_block(block, None, self._declared.__name__)
+        if size == self._declared.workgroup:
+            return self._declared
         with self._lock:
-            found = self._sizes.get(size)
+            found = self._kernels.get(size)
             if found is None:
-                if len(self._sizes) >= _SIZES:
-                    self._sizes.clear()
-                module, function = self._text
-                found = TextKernel(module, function, size)
-                self._sizes[size] = found
+                if len(self._kernels) >= _SIZES:
+                    self._kernels.clear()
+                found = self._kernels[size] = TextKernel(*self._text, size)
             return found
 
 
