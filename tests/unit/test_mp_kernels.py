@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import magpie as mp
+from magpie.cli.app import app
 from magpie.diagnostics import lookup
 from magpie.frontend.mp.kernels import check_source
 from magpie.frontend.mp.source import Source
@@ -289,6 +291,8 @@ def test_artifacts_and_stages_need_no_device():
     assert k.compile(backend="spv").extension == ".spv"
     assert "kernel kernel_add(in: " in k.inspect("kir")
     assert not [d for d in k.check() if d.is_error]
+    assert k.compile(backend="cpu", workgroup=32).layout.workgroup == (32, 1, 1)
+    assert "workgroup(8, 4, 1)" in k.inspect("kir", workgroup=(8, 4)) and "workgroup(256, 1, 1)" in k.inspect("kir")
 
 
 def test_the_sanitizer_names_the_line(load):
@@ -299,6 +303,19 @@ def test_the_sanitizer_names_the_line(load):
     )
     reports = load(text).k.sanitize(grid=1, args=(np.zeros(60, np.float32),))
     assert {r.kind for r in reports} == {"bounds"} and {r.line for r in reports} == {5}
+    assert load(text).k.sanitize(grid=6, block=10, args=(np.zeros(60, np.float32),)) == []
+
+
+def test_build_writes_the_kernels_of_a_file(tmp_path):
+    options = ["--emit", "spv", "--emit", "kir", "-o", str(tmp_path)]
+    done = CliRunner().invoke(app, ["build", str(EXAMPLES / "reduce_sum.mp"), *options])
+    assert done.exit_code == 0, done.output
+    assert {p.name for p in tmp_path.iterdir()} == {"reduce_sum.spv", "reduce_sum.spv.kir"}
+    assert (tmp_path / "reduce_sum.spv").read_bytes()[:4] == bytes.fromhex("03022307"), "the magic number of SPIR-V"
+    bad = tmp_path / "bad.mp"
+    bad.write_text("module t\nexports { @f }\n")
+    done = CliRunner().invoke(app, ["build", str(bad), "-o", str(tmp_path)])
+    assert done.exit_code == 1 and "MPT0003" in done.output
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

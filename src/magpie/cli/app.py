@@ -65,7 +65,8 @@ def check(
 ) -> None:
     """Compile every kernel of a file and show what is wrong, without running anything.
 
-    Of a .mp file, how it is written and its digest are checked. A Python file is imported (not as __main__), and every
+    Of a .mp file, how it is written, its names and types, its digest, and its kernels by the rules of their targets are
+    checked. A Python file is imported (not as __main__), and every
     kernel in it whose parameters are annotated is compiled.  With --sanitize the file is run instead, and data races,
     out-of-bounds accesses, uninitialised shared reads, divergent barriers and divisions by zero are reported with their
     lines.  The exit status is 1 if there is any error or report.

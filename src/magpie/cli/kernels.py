@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from magpie.cli.program import exit_status, show_exception
+from magpie.cli.program import exit_status, show_diagnostics, show_exception
 from magpie.errors import MagpieError
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ __all__ = ["annotated", "count", "kernels_in"]
 def kernels_in(file: Path) -> dict[str, Kernel] | None:
     """The kernels that ``file`` defines or names, each once, by its first name, in the order of definition.
 
-    None when it cannot be imported, once that is shown.
+    None when it cannot be imported, once that is shown; of a `.mp` file, when it has errors.
     """
     from magpie.runtime.kernel import Kernel
 
+    if file.suffix == ".mp":
+        return _kernels_of_text(file)
     try:
         module = _load(file)
     except SystemExit as stop:
@@ -38,6 +40,18 @@ def kernels_in(file: Path) -> dict[str, Kernel] | None:
         if isinstance(value, Kernel):
             found.setdefault(id(value), (name, value))
     return dict(found.values())
+
+
+def _kernels_of_text(file: Path) -> dict[str, Kernel] | None:
+    from magpie.diagnostics import CompileError
+    from magpie.runtime.modules import load_module
+
+    try:
+        module = load_module(file)
+    except CompileError as error:
+        show_diagnostics(error.diagnostics)
+        return None
+    return {name: module[name] for name in module}
 
 
 def _load(file: Path) -> ModuleType:

@@ -84,6 +84,8 @@ def compile_kernel(
         subgroup_size=subgroup_size,
         coarsen=knobs.coarsen() or 0,
     )
+    if kernel.sized is not None and workgroup is not None:
+        kernel, workgroup = kernel.sized(workgroup), None
     size = _size(kernel, workgroup)
     if size is not None and variant == "general":
         raise LaunchValueError("the general variant takes any workgroup size; leave out workgroup= or variant=")
@@ -127,6 +129,8 @@ def inspect_kernel(
         candidates = list(dict.fromkeys([knobs.backend() or "cpu", *backend_ids()]))
     known: list[str] = []
     level = _level(opt)
+    if kernel.sized is not None and workgroup is not None:
+        kernel, workgroup = kernel.sized(workgroup), None
     size = _size(kernel, workgroup)
     for id_ in candidates:
         try:

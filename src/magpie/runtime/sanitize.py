@@ -120,10 +120,7 @@ def _on_interp(
     kwargs: dict[str, Any],
 ) -> list[Report]:
     from magpie.runtime.arguments import bind, signature
-    from magpie.runtime.launcher import Launcher as MakeLauncher
-    from magpie.runtime.launcher import LaunchOptions
-
-    launcher = MakeLauncher(kernel, grid, block, LaunchOptions(backend="interp", subgroup_size=subgroup_size))
+    launcher = kernel._make(grid, block, (None, None, None, None, None, "interp", subgroup_size))
     parameters = kernel.parameters
     found = signature(parameters, bind(kernel.__name__, parameters, args, kwargs))
     if 0 in launcher.grid:
