@@ -117,7 +117,7 @@ def targets() -> tuple[Target, ...]:
         ordered = sorted(devices, key=lambda d: (d.software, -len(d.capabilities), -d.max_workgroup_size, d.index))
         for device in (d for d in ordered if id_ in d.backends):
             name = f"{id_}-{_word(device.name)}" if kinds else id_
-            share = 3 if kinds and device.software else 1
+            share = 1
             manifest = device.driver.devices()[device.index].manifest
             key = (device.capabilities, device.subgroup_size, device.max_workgroup_size, device.max_shared_bytes)
             kinds.setdefault(key, Target(name, device.id, manifest, share=share, software=device.software))
@@ -249,7 +249,7 @@ def share_of(target: Target, rows: int, software: int) -> int:
     """A default run has one in so many of a case's ``rows``: all, but on drivers that run on the processor."""
     if not target.software:
         return target.share
-    return target.share * max(software, 2 if rows > 4 and target.share == 1 else 1)
+    return target.share * max(software, 1)
 
 
 def lacking(target: Target, needs: Sequence[str], block: Any = None) -> list[Any]:
@@ -287,6 +287,8 @@ def beyond(target: Target, error: BaseException) -> str | None:
             return f"{target.name} lacks {name[1]}"
         if code in ("MPG_SPV_2001", "MPG_LAUNCH_1012") and max(numbers, default=0) > have.max_shared_bytes:
             return f"{target.name} has {have.max_shared_bytes} bytes of shared memory"
+        if code == "MPG_SPV_2007" and max(numbers, default=0) > 8192:
+            return f"{target.name} takes smaller local arrays: {message}"
         if code == "MPG_LAUNCH_1021" and numbers and numbers[0] not in have.subgroup_sizes:
             return f"{target.name} has subgroups of {', '.join(map(str, have.subgroup_sizes))}"
         if code == "MPG_LAUNCH_1010" and " at once" in message and len(numbers) > 1 and numbers[0] > numbers[-1]:

@@ -148,6 +148,17 @@ def test_a_kernel_that_the_driver_does_not_compile(driver):
     kernel.bind(LaunchShape((1, 1, 1), (64, 1, 1)))
 
 
+def test_local_arrays_that_the_driver_does_not_take(driver):
+    artifact = saxpy()
+    artifact.info["local_bytes"] = 16_000
+    kernel = driver.load(0, artifact)
+    Failing(driver.context(0), "vkCreateComputePipelines", vk.VK_ERROR_UNKNOWN)
+    with pytest.raises(GpuError, match="take 16,000 bytes a work-item.*VK_ERROR_UNKNOWN") as caught:
+        kernel.bind(LaunchShape((1, 1, 1), (64, 1, 1)))
+    assert caught.value.kind is GpuErrorKind.ResourceExhausted and caught.value.diagnostic == "MPG_SPV_2007"
+    kernel.bind(LaunchShape((1, 1, 1), (64, 1, 1)))
+
+
 def test_every_result_has_a_kind_and_a_name():
     codes = {value for name, value in vars(vk).items() if name.startswith("VK_ERROR")}
     kinds = {error(code, "it").kind for code in codes}

@@ -13,7 +13,7 @@ from magpie.backends.spirv.tiles import Tiles
 from magpie.backends.spirv.unit import Unit
 from magpie.dtypes import DType, i64, index, u8, u32
 from magpie.ir.layout import KernelLayout
-from magpie.ir.nodes import Array, Buffer, Kernel, Node, SharedArray, walk
+from magpie.ir.nodes import Array, Buffer, Kernel, LocalArray, Node, SharedArray, walk
 from magpie.ir.ops import Effect
 
 __all__ = ["SpirvKernel"]
@@ -69,6 +69,7 @@ class SpirvKernel(Tiles):
                 m.execution_mode(f, mode, width)
         for size in ("static_shared", "fixed_shared"):
             self.info[size] += self.scratch_bytes
+        self.info["local_bytes"] = sum(a.nbytes for a in self.places if isinstance(a, LocalArray))
         self.info["sites"] = self.sites
         self.info["records"] = bool(self.sites)
 

@@ -46,6 +46,16 @@ _d("MPG_SPV_2006", ERROR, "Table of constants too large", """
     right:  def k(x, y, sines: mp.Array[mp.f32, 1]):
                 y[i] = sines[x[i]]
     """)
+_d("MPG_SPV_2007", ERROR, "Local arrays larger than the driver takes", """
+    Local arrays lie in memory that each work-item has for itself, and Vulkan does not say how much of that a device has.
+    The driver's compiler refused a kernel whose local arrays are large: NVIDIA's takes 12,000 bytes and not 16,000. Use
+    smaller ones, or an array in which each work-item has a row.
+
+    wrong:  a = mp.local(2000, mp.f64)
+            a[k] = x[i]
+    right:  def k(x, rows: mp.Array[mp.f64, 2]):
+                rows[i, k] = x[i]
+    """)
 _d("MPG_MSL_1001", ERROR, "Irreducible control flow (cannot structure for MSL)", """
     Metal's language has only if, loops, break and continue. This function has a loop that is entered at two places,
     which none of them can express. Give the loop one entry: route both branches through one block.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Lane", "Recorder"]
 
 #: Commands of a batch at most. After a wait the first command goes alone, so that an idle device starts at once, and
-#: each further batch may have four times as many: submitting costs as much as some ten launches.
+#: each further batch may have twice as many: submitting costs as much as some ten launches.
 MOST_COMMANDS = 32
 
 #: Batches that a lane has under way at most: then the host waits for half of them.
@@ -232,7 +232,7 @@ class Lane:
         batch.count += 1
         if batch.count >= self.limit:
             self.submit()
-            self.limit = min(4 * self.limit, MOST_COMMANDS)
+            self.limit = min(2 * self.limit, MOST_COMMANDS)
         return len(self.pending) > MOST_PENDING
 
     def now(self) -> bool:
