@@ -47,9 +47,9 @@ _d("MPG_SPV_2006", ERROR, "Table of constants too large", """
                 y[i] = sines[x[i]]
     """)
 _d("MPG_SPV_2007", ERROR, "Local arrays larger than the driver takes", """
-    Local arrays lie in memory that each work-item has for itself, and Vulkan does not say how much of that a device has.
-    The driver's compiler refused a kernel whose local arrays are large: NVIDIA's takes 12,000 bytes and not 16,000. Use
-    smaller ones, or an array in which each work-item has a row.
+    Local arrays lie in memory that each work-item has for itself, and Vulkan does not say how much of that a device
+    has. The driver's compiler refused a kernel whose local arrays are large: NVIDIA's takes 12,000 bytes and not
+    16,000. Use smaller ones, or an array in which each work-item has a row.
 
     wrong:  a = mp.local(2000, mp.f64)
             a[k] = x[i]
