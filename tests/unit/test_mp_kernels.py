@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -618,8 +619,45 @@ def test_changed_programs_never_break_the_checks():
     assert {"MPP", "MPS", "MPT"} <= codes
 
 
+def test_value_structs_have_an_end_and_fields_of_their_own():
+    def fields(kind, *lines):
+        return f"{kind} struct TA {{\n" + "".join(f"    field {line}\n" for line in lines) + "}\n"
+
+    assert errors("module t\n" + fields("value", "x: f32", "x: f32")) == [("MPS0003", 4)]
+    assert errors("module t\n" + fields("value", "x: TA")) == [("MPT0011", 2)]
+    assert errors("module t\n" + fields("heap", "x: TA")) == []
+    wide = fields("value", *(f"x{k}: f32" for k in range(4096)))
+    assert errors("module t\n" + wide) == []
+    assert errors("module t\n" + wide + "value struct TB {\n    field x: TA\n    field y: f32\n}\n") == [
+        ("MPT0011", 4100)
+    ]
+    for count, twice in ((64, False), (65, False), (3000, False), (40, True)):
+        text = "module t\n" + kernel("%s: TA0", "    ret")
+        for k in range(count):
+            inner = f"TA{k + 1}" if k < count - 1 else "i32"
+            text += f"value struct TA{k} {{\n    field x: {inner}\n" + f"    field y: {inner}\n" * twice + "}\n"
+        assert {code for code, _ in errors(text)} == ({"MPT0011"} if count != 64 else set())
+
+
+def test_long_modules_are_checked_in_time():
+    """10,000 lines in under 3 seconds of the processor, right or wrong in every line."""
+    text = (EXAMPLES / "reduce_sum.mp").read_text()
+    one = text[text.index("gpu fn") : text.index("\n}\n") + 3]
+    many = "module t\n" + "".join(one.replace("@reduce_sum", f"@k{k}") for k in range(10_000 // one.count("\n") + 1))
+    wrong = "module t\n" + kernel(
+        "%n: i32", "".join(f"    %v{k}: i32 = i.add {{ a=%w{k}, b=%n }}\n" for k in range(9990)) + "    ret"
+    )
+    host = wrong.replace("gpu fn", "fn").replace(" target(spv)", "")
+    for source, count in ((many, 0), (wrong, 20), (host, 20)):
+        assert source.count("\n") > 9990
+        start = time.process_time()
+        found = errors(source)
+        assert time.process_time() - start < 3
+        assert len(found) == count
+
+
 def test_every_code_of_names_and_types_is_raised_here():
-    mine = {code for _, code in LINES + HOST if code} | {"MPT0005", "MPT0006", "MPT0007"}
+    mine = {code for _, code in LINES + HOST if code} | {"MPT0005", "MPT0006", "MPT0007", "MPT0011"}
     from magpie.diagnostics import table
 
     assert {code for code in table() if code.startswith("MPT")} <= mine

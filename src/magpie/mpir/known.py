@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 
 from magpie.diagnostics import Diagnostic
 from magpie.mpir.nodes import Block, Const, Function, Module, Operand, Var, targets
 from magpie.mpir.types import Ty
 
-__all__ = ["Found", "Known"]
+__all__ = ["Found", "Known", "Near"]
 
 Found = Iterator[Diagnostic]
+
+
+class Near:
+    """Finds names that are nearly another one, for the first faults of a run: looking takes long among many names."""
+
+    def __init__(self) -> None:
+        self.left = 20
+
+    def __call__(self, name: str, known: Collection[str]) -> str | None:
+        """The nearest of ``known``, None where none is near or it is not worth looking."""
+        self.left -= 1
+        found = get_close_matches(name, known, 1) if self.left >= 0 and len(known) <= 1000 else []
+        return found[0] if found else None
 
 
 class Known:
     """A function of a module, with its blocks and the types of its values."""
 
-    def __init__(self, module: Module, function: Function) -> None:
+    def __init__(self, module: Module, function: Function, near: Near | None = None) -> None:
+        self.near = near or Near()
         self.module = module
         self.function = function
         self.blocks: dict[str, Block] = {b.label: b for b in function.blocks}

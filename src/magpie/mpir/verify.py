@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
-from magpie.mpir.known import Found, Known
+from magpie.mpir.known import Found, Known, Near
 from magpie.mpir.nodes import Const, Function, Instr, Module, Operand, Switch, Var, operands, targets
 from magpie.mpir.ops import OPS, is_host
 from magpie.mpir.types import Ty
@@ -44,8 +43,8 @@ def _control(known: Known) -> Found:
         term = block.term
         for label in dict.fromkeys(targets(term)):
             if label not in known.blocks:
-                near = get_close_matches(label, known.blocks, 1)
-                helped = f"did you mean {near[0]}?" if near else None
+                near = known.near(label, known.blocks)
+                helped = f"did you mean {near}?" if near else None
                 yield Diagnostic("MPS0005", f"there is no block {label} in @{f.name}", term.loc, help=helped)
             elif label == f.blocks[0].label:
                 yield Diagnostic(
@@ -69,8 +68,8 @@ def _operations(known: Known) -> Found:
             op = OPS.get(instr.op)
             if op is None:
                 if not is_host(instr.op):
-                    near = get_close_matches(instr.op, OPS, 1)
-                    helped = f"did you mean {near[0]}?" if near else None
+                    near = known.near(instr.op, OPS)
+                    helped = f"did you mean {near}?" if near else None
                     yield Diagnostic("MPS0007", f"there is no operation {instr.op}", instr.loc, help=helped)
                 continue
             if len(instr.targs) != op.targs:
@@ -106,8 +105,8 @@ def _dim(instr: Instr) -> Found:
 def _call(known: Known, instr: Instr) -> Found:
     callee = known.module.function(instr.callee)
     if callee is None:
-        near = get_close_matches(instr.callee, [f.name for f in known.module.functions], 1)
-        helped = f"did you mean @{near[0]}?" if near else None
+        near = known.near(instr.callee, [f.name for f in known.module.functions])
+        helped = f"did you mean @{near}?" if near else None
         yield Diagnostic("MPS0007", f"there is no function @{instr.callee}", instr.loc, help=helped)
     elif callee.gpu_meta is not None:
         yield Diagnostic("MPS0007", f"@{instr.callee} is a kernel, which is launched and not called", instr.loc)
@@ -163,8 +162,8 @@ def _definitions(known: Known) -> Found:
             return
         found = where.get(operand.name)
         if found is None:
-            near = get_close_matches(operand.name, where, 1)
-            helped = f"did you mean %{near[0]}?" if near else None
+            near = known.near(operand.name, where)
+            helped = f"did you mean %{near}?" if near else None
             yield Diagnostic("MPS0002", f"there is no value %{operand.name} in @{f.name}", loc, help=helped)
         elif label in reached:
             block, position = found
@@ -234,9 +233,9 @@ def _nested_in_itself(module: Module) -> str | None:
     return None
 
 
-def verify_each(module: Module, function: Function) -> list[Diagnostic]:
+def verify_each(module: Module, function: Function, near: Near) -> list[Diagnostic]:
     """What the rules say that look at one instruction or branch at a time: for functions whose graph is not there."""
-    known = Known(module, function)
+    known = Known(module, function, near)
     found: list[Diagnostic] = []
     for rules in ((_control, _operations), (type_rules,)):
         found += [d for rule in rules for d in rule(known)]
@@ -250,8 +249,9 @@ def verify(module: Module) -> list[Diagnostic]:
     found = list(_module(module))
     if found:
         return found
+    near = Near()
     for function in module.functions:
-        known = Known(module, function)
+        known = Known(module, function, near)
         for group in RULES:
             faults = [d for rule in group for d in rule(known)]
             found += faults

@@ -67,3 +67,10 @@ _d("MPT0010", ERROR, "Launch does not fit the kernel", """
     wrong:  gpu.launch { kernel=@add, args=[%data], ... }              ; @add has (%data: gpu.TBuffer<f32>, %n: u32)
     right:  gpu.launch { kernel=@add, args=[%data, const.u32 1024], ... }
     """)
+_d("MPT0011", ERROR, "Value struct without an end", """
+    A value struct is its fields, so one that holds itself, directly or through others, would have no end, and one of
+    thousands of fields is most often the product of a program. It has at most 4,096 fields, 64 structs deep.
+
+    wrong:  value struct TNode { field next: TNode }
+    right:  heap struct TNode { field next: TOption<TNode> }
+    """)

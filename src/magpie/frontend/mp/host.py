@@ -6,8 +6,6 @@ there, and launches must fit their kernels.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lower import Lowering, flat
 from magpie.frontend.mp.names import Names, ty
@@ -35,7 +33,7 @@ def check_hosts(names: Names, kernels: m.Module) -> None:
             made = host.lower()
             made.params += host.more.items()
             if len(names.found) == before:
-                names.found += verify_each(module, made)
+                names.found += verify_each(module, made, names.near)
 
 
 class _Host(Lowering):
@@ -80,8 +78,8 @@ class _Host(Lowering):
             case nodes.Value() | nodes.ErrValue() if value.name not in self.types:
                 if value.name not in self.missing:
                     self.missing.add(value.name)
-                    near = get_close_matches(value.name, self.types, 1)
-                    help = f"did you mean %{near[0]}?" if near else None
+                    near = self.names.near(value.name, self.types)
+                    help = f"did you mean %{near}?" if near else None
                     self.report("MPS0002", f"there is no value %{value.name} in @{self.function.name}", value, help)
                 return m.Var(value.name)
             case nodes.ErrValue():

@@ -52,7 +52,7 @@ def check_source(source: Source) -> Checked:
     found = list(names.found)
     broken = {d.loc.function for d in found if d.loc is not None}
     # of a function that lacks parts, the verifier would report what follows from that
-    found += [d for d in verify(module) if d.loc is None or d.loc.function not in broken]
+    found += [d for d in verify(module) if (d.loc.function not in broken if d.loc is not None else not names.found)]
     kernels: dict[str, Kernel] = {}
     if not any(d.is_error for d in found):
         for function in module.functions:

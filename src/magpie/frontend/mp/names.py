@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 
 from magpie.diagnostics import Diagnostic
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.source import Source
+from magpie.mpir.known import Near
 from magpie.mpir.types import TYPE_IDS, Ty
 
 __all__ = ["Names", "ty"]
@@ -23,6 +23,8 @@ _GENERIC = {
     "rawptr": 1,
     "gpu.TBuffer": 1,
 }
+_MOST_FIELDS = 4096  # of a value struct
+_DEEPEST = 64
 _PLAIN = ("unit", "Str", "ptr")
 _KNOWN = "gpu."  # the only dotted names of types that are known here; others come with imported modules
 
@@ -40,6 +42,7 @@ class Names:
         self.module = module
         self.source = source
         self.found: list[Diagnostic] = []
+        self.near = Near()
         self.functions: dict[str, nodes.Function] = {}
         self.globals: dict[str, nodes.Global] = {}
         self.types: dict[str, int] = {
@@ -89,8 +92,9 @@ class Names:
             known = self.functions.keys() | self.globals.keys()
             bare = str(name).removeprefix("@")
             if exports is not None and bare not in known and name not in self.types:
-                near = get_close_matches(bare, known, 1)
-                self.report("MPT0003", f"there is no {name} to export", exports, help=_near(near, "@"))
+                near = self.near(bare, known)
+                help = f"did you mean @{near}?" if near else None
+                self.report("MPT0003", f"there is no {name} to export", exports, help=help)
         for decl in self.module.decls:
             scope = {p.name for p in getattr(decl, "type_params", ())}
             if isinstance(decl, nodes.Function):
@@ -103,6 +107,47 @@ class Names:
             for type_ in _types(decl):
                 self._type(type_, scope, decl.name if isinstance(decl, nodes.Function) else "")
 
+        self._structs()
+
+    def _structs(self) -> None:
+        """Fields have names of their own, and value structs an end: they are taken apart field by field."""
+        for decl in self.module.decls:
+            if isinstance(decl, nodes.Struct):
+                seen: set[str] = set()
+                for field in decl.fields:
+                    if field.name in seen:
+                        self.report("MPS0003", f"{decl.name} has the field {field.name} twice", field)
+                    seen.add(field.name)
+        value = {d.name: d for d in self.module.decls if isinstance(d, nodes.Struct) and d.kind == "value"}
+        sizes: dict[str, tuple[int, int]] = {}  # how many fields that are no structs, and how deep they stand
+        active: set[str] = set()
+        for root in value:
+            todo = [root]
+            while todo:
+                name = todo[-1]
+                inner = [f.type.name for f in value[name].fields if f.type.name in value]
+                wanted = [n for n in inner if n not in sizes]
+                if name in sizes or not wanted or name in active:
+                    todo.pop()
+                    if name not in sizes:
+                        sizes[name] = self._size(value[name], sizes, bool(wanted))
+                else:
+                    active.add(name)
+                    todo += wanted
+
+    def _size(self, struct: nodes.Struct, sizes: dict[str, tuple[int, int]], endless: bool) -> tuple[int, int]:
+        inner = [sizes.get(f.type.name, (1, 0)) for f in struct.fields]
+        count, depth = sum(n for n, _ in inner), 1 + max((d for _, d in inner), default=0)
+        if endless:
+            self.report("MPT0011", f"{struct.name} holds itself, and would have no end", _head(struct, self.source))
+        elif count > _MOST_FIELDS or depth > _DEEPEST:
+            text = f"{struct.name} has {count} fields, {depth} structs deep"
+            help = f"a value struct has at most {_MOST_FIELDS:,}, {_DEEPEST} deep, those of its fields counted in"
+            self.report("MPT0011", text, _head(struct, self.source), help=help)
+        else:
+            return count, depth
+        return 1, 1  # said once, not again of every struct around it
+
     def _type(self, type_: nodes.Type, scope: set[str], function: str) -> None:
         name = type_.name
         for inner in type_.args:
@@ -113,15 +158,12 @@ class Names:
         wanted = self.types.get(name)
         if wanted is None:
             if "." not in name or name.startswith(_KNOWN):
-                near = get_close_matches(name, [*self.types, *scope], 1, 0.5)
-                self.report("MPT0001", f"there is no type {name}", type_, function, _near(near))
+                near = self.near(name, [*self.types, *scope])
+                help = f"did you mean {near}?" if near else None
+                self.report("MPT0001", f"there is no type {name}", type_, function, help)
         elif len(type_.args) != wanted:
             shown = "no arguments" if wanted == 0 else "1 argument" if wanted == 1 else f"{wanted} arguments"
             self.report("MPT0002", f"{name} has {shown} in <>, and here {len(type_.args)}", type_, function)
-
-
-def _near(names: list[str], mark: str = "") -> str | None:
-    return f"did you mean {mark}{names[0]}?" if names else None
 
 
 def _head(decl: nodes.Node, source: Source) -> nodes.Node:
