@@ -455,6 +455,12 @@ def test_recursion_and_faults_of_called_functions_stand_in_those():
     text = "module t\n" + kernel("%n: i32", "    %x: i32 = call @f { n=%n }\n    ret")
     loop = "fn @f(%n: i32) -> i32 {\nbb0:\n    %x: i32 = call @f { n=%n }\n    ret %x\n}\n"
     assert errors(text + loop) == [("MPG_CORE_1103", 9)]
+    chain = "".join(
+        f"fn @f{k}(%n: i32) -> i32 {{\nbb0:\n    %x: i32 = call @f{k + 1} {{ n=%n }}\n    ret %x\n}}\n"
+        for k in range(80)
+    )
+    chain += "fn @f80(%n: i32) -> i32 {\nbb0:\n    ret %n\n}\n"
+    assert {code for code, _ in errors(text.replace("@f", "@f0") + chain)} == {"MPG_CORE_1409"}
     heap = 'fn @f(%n: i32) -> i32 {\nbb0:\n    %s: Str = const.Str "a"\n    ret %n\n}\n'
     assert errors(text + heap) == [("MPG_CORE_1104", 9)]
 

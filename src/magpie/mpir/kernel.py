@@ -95,7 +95,10 @@ class _Lowering:
         """The function that ``instr`` calls, for the arrays that it is given."""
         callee = self.module.function(instr.callee)
         assert callee is not None
-        if instr.callee in self.active or len(self.active) > _DEEPEST:
+        if len(self.active) > _DEEPEST:
+            text = f"calls nest more than {_DEEPEST} deep at the one of @{instr.callee}"
+            raise CompileError(Diagnostic("MPG_CORE_1409", text, instr.loc))
+        if instr.callee in self.active:
             way = " -> ".join(f"@{n}" for n in [*self.active, instr.callee])
             raise CompileError(Diagnostic("MPG_CORE_1103", f"@{instr.callee} comes to call itself: {way}", instr.loc))
         given: dict[str, Array] = {}
