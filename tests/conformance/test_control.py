@@ -769,3 +769,54 @@ def k_largest_from_a_constant(out, n: mp.i32, T: mp.constexpr):
 def test_a_maximum_of_what_starts_as_a_constant(t):
     want = np.tile(np.array([114, 86]), (5, 1)).astype(t.numpy)
     return Run(k_largest_from_a_constant, (empty((5, 2), t), 2, t), {0: want}, grid=1, block=5)
+
+
+@mp.kernel
+def k_leave_with_what_was_computed(out):
+    # The lanes of a subgroup make their last trips at different times, and what a trip went out from is another number
+    # by then; only what the last one computed is used afterwards.
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        a = mp.u32(i)
+        found = mp.u32(0)
+        while True:
+            found = a * mp.u32(1664525) + mp.u32(1013904223)
+            a = found * mp.u32(1664525)
+            if (a >> mp.u32(15)) % mp.u32(2) == mp.u32(0):
+                break
+        out[i] = found
+
+
+@mp.kernel
+def k_leave_with_an_element(out):
+    i = mp.global_id(0)
+    if i < out.shape[0]:
+        kept = mp.local(2, mp.u32)
+        a = mp.u32(i)
+        while True:
+            kept[1] = a * mp.u32(1664525) + mp.u32(1013904223)
+            a = kept[1] * mp.u32(1664525)
+            if (a >> mp.u32(15)) % mp.u32(2) == mp.u32(0):
+                break
+        out[i] = kept[1]
+
+
+def left_with(i):
+    a = i
+    while True:
+        found = (a * 1664525 + 1013904223) % 2**32
+        a = found * 1664525 % 2**32
+        if (a >> 15) % 2 == 0:
+            return found
+
+
+@case(gangs="all", blocks=(1, 33, 64))
+def test_leaving_a_loop_with_what_the_last_trip_computed(block):
+    want = np.array([left_with(i) for i in range(N)], np.uint32)
+    return Run(k_leave_with_what_was_computed, (empty(N, mp.u32),), {0: want}, block=block)
+
+
+@case(gangs="all", blocks=(1, 33, 64))
+def test_leaving_a_loop_with_an_element_that_the_last_trip_computed(block):
+    want = np.array([left_with(i) for i in range(N)], np.uint32)
+    return Run(k_leave_with_an_element, (empty(N, mp.u32),), {0: want}, block=block)

@@ -23,6 +23,7 @@ from magpie.passes.inline import inline_calls
 from magpie.passes.legalise import Target, legalise
 from magpie.passes.legalise.agreement import agree_on_branches
 from magpie.passes.legalise.atomics import lower_atomics
+from magpie.passes.legalise.exits import close_loops
 from magpie.passes.legalise.subgroups import lower_subgroups
 from magpie.passes.lower_tiles import has_tiles, lower_tiles
 from magpie.passes.tile_rules import SUBGROUP
@@ -92,7 +93,8 @@ def legal_kernel(ready: Kernel, p: Profile, options: Options) -> Kernel:
     kernel = lower_math(kernel, FAST_MATH if ready.fastmath else frozenset())
     if kernel is not ready:
         kernel = split_webs(drop_dead(expand(kernel)))
-    return legalise(kernel, target_of(p), checked=options.checked)
+    kernel = legalise(kernel, target_of(p), checked=options.checked)
+    return close_loops(kernel) if "lockstep" in p else kernel
 
 
 def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Unit, dict[str, Any]]:
