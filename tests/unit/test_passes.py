@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from magpie.diagnostics import ERROR, WARNING
+from magpie.diagnostics import ERROR, WARNING, CompileError
 from magpie.dtypes import StructType, bool_, f32, i32, index
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Buffer, Function, Kernel, LocalArray, Node, Scalar, SharedArray, Slot, walk
 from magpie.ir.printer import print_kernel
 from magpie.ir.verify import verify
 from magpie.passes import prepare
+from magpie.passes.inline import inline_calls
 from magpie.passes.uniformity import Level, analyse, check_barriers
 from magpie.passes.waiting import check_waiting
 
@@ -438,3 +439,28 @@ def test_waiting_on_a_plain_load(name: str) -> None:
     build(fx)
     verify(fx.k)
     assert [d.code for d in check_waiting(fx.k)] == (["MPG_CORE_1402"] if expected else [])
+
+
+def test_calls_that_multiply_are_refused_before_they_are_copied() -> None:
+    region: list[Node] = []
+    functions = [Function("f0", [Scalar("v", f32)], [f32])]
+    b = Builder(functions[0].body)
+    b.emit("return", b.emit("param", type=f32, name="v"))
+    for n in range(1, 40):
+        below, f = functions[-1], Function(f"f{n}", [Scalar("v", f32)], [f32])
+        b = Builder(f.body)
+        v = b.emit("param", type=f32, name="v")
+        calls = [b.emit("call", v, function=below) for _ in range(2)]
+        results = [b.emit("call_result", type=f32, call=c, index=0) for c in calls]
+        b.emit("return", b.emit("add", *results))
+        functions.append(f)
+    b = Builder(region)
+    b.emit("call", b.const(1.0, f32), function=functions[-1])
+    kernel = Kernel("k", functions=functions, body=region)
+    with pytest.raises(CompileError) as caught:
+        inline_calls(kernel)
+    (found,) = caught.value.diagnostics
+    assert found.code == "MPG_CORE_1410" and f"{9 * 2**39 - 5:,} operations" in found.message  # 2 in f0, then 7 and twice the last
+    b = Builder(region := [])
+    b.emit("call", b.const(1.0, f32), function=functions[10])
+    assert inline_calls(Kernel("k", functions=functions[:11], body=region)).functions == []

@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.diagnostics.loc import Loc
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Function, Kernel, Node, Region, Slot
+from magpie.ir.nodes import Function, Kernel, Node, Region, Slot, walk
 from magpie.passes.exits import has_return, returns_to_breaks
 from magpie.passes.rewrite import Rewriter
 from magpie.records import replaced
 
 __all__ = ["inline_calls"]
+
+# Operations of a kernel with all calls inlined. The largest kernel that anybody wrote here has a twentieth of that; and
+# where each of some functions calls the next one twice, no machine has the memory.
+_MOST = 500_000
 
 
 class _Inliner(Rewriter):
@@ -90,10 +95,34 @@ def _through(loc: Loc, call: Loc) -> Loc:
     return replaced(loc, inlined_at=call if loc.inlined_at is None else _through(loc.inlined_at, call))
 
 
+def _size(region: Region, sizes: dict[Function, int]) -> int:
+    """Operations of a region with all calls inlined; ``sizes`` are those of functions, as far as they are known."""
+    total = 0
+    for node in walk(region):
+        total += 1
+        if node.op == "call":
+            function: Function = node.attrs["function"]
+            if function not in sizes:
+                sizes[function] = _size(function.body, sizes)
+            total += sizes[function]
+    return total
+
+
+def _check_size(kernel: Kernel) -> None:
+    sizes: dict[Function, int] = {}
+    total = _size(kernel.body, sizes)
+    if total > _MOST:
+        calls = [n for n in walk(kernel.body) if n.op == "call"]
+        largest = max(calls, key=lambda n: sizes[n.attrs["function"]])
+        text = f"kernel {kernel.name!r} has {total:,} operations with calls inlined; at most {_MOST:,} are compiled"
+        raise CompileError([Diagnostic("MPG_CORE_1410", text, largest.loc)])
+
+
 def inline_calls(kernel: Kernel) -> Kernel:
-    """``kernel`` without functions and calls."""
+    """``kernel`` without functions and calls. Raises CompileError MPG_CORE_1410 where that would be too much code."""
     if not kernel.functions:
         return kernel
+    _check_size(kernel)
     body: Region = []
     inliner = _Inliner(Builder(body))
     for node in kernel.body:

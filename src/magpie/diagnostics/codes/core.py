@@ -191,6 +191,14 @@ _d("MPG_CORE_1409", ERROR, "Control flow nests too deep", """
     people do not come near: text made by a program may. Move inner parts to functions, or use a switch, which becomes
     a balanced tree of branches.
     """)
+_d("MPG_CORE_1410", ERROR, "Too much code once calls are inlined", """
+    Every call of a device function becomes a copy of its body, on every target. Where functions call others several
+    times, and these others again, the copies multiply: ten functions that each call the next one four times are a
+    million. Call in a loop, or compute once what several calls compute.
+
+    wrong:  def f9(x): return f8(x) + f8(x + 1.0)     # and f8 calls f7 twice, and so on
+    right:  for k in range(2): s += f8(x + k)
+    """)
 _d("MPG_CORE_1900", ERROR, "Internal error", """
     Magpie broke a rule of its own, and stopped before making wrong code. This is a bug of Magpie, not of the kernel.
     Please report it with the kernel; MAGPIE_DEBUG=1 shows where it was found, MAGPIE_DUMP=kir what was compiled.
