@@ -36,6 +36,15 @@ _QUEUES = 8
 _QUICK = ("vkCmd", "vkGetSemaphoreCounterValue", "vkUpdateDescriptorSets")
 
 
+class Doomed:
+    """A kernel that nobody has any more; ``destroy`` is for a moment at which the device is done with it."""
+
+    __slots__ = ("destroy",)
+
+    def __init__(self, destroy: Callable[[], None]) -> None:
+        self.destroy = destroy
+
+
 class Context:
     """The logical device of a physical one. Raises GpuError.
 
@@ -60,7 +69,7 @@ class Context:
         #: Work did not end in the time that it was given: the end of the process does not wait for it.
         self.stuck = False
         self.submissions = 0
-        self.buried: deque[Piece | Callable[[], None]] = deque()
+        self.buried: deque[Piece | Doomed | Callable[[], None]] = deque()
         if not physical.new_enough:
             raise GpuError(
                 GpuErrorKind.Unsupported,
@@ -317,7 +326,7 @@ class Context:
         self._release(piece)
 
     # --- what is given back ------------------------------------------------------------------------------------------
-    def bury(self, what: Piece | Callable[[], None]) -> None:
+    def bury(self, what: Piece | Doomed | Callable[[], None]) -> None:
         """Give memory back, or run something that needs the lock; from a finalizer, at any moment."""
         self.buried.append(what)
         if self.lock.acquire(blocking=False):
@@ -334,14 +343,31 @@ class Context:
 
     def _drain(self) -> None:
         buried = self.buried
+        doomed: list[Doomed] = []
         while buried:
             what = buried.popleft()
             if self.finished or self.forked or self.lost is not None:
                 continue
             if isinstance(what, Piece):
                 self._release(what)
+            elif isinstance(what, Doomed):
+                doomed.append(what)
             else:
                 what()
+        if doomed and self._settled():
+            for each in doomed:
+                each.destroy()
+        else:
+            buried.extend(doomed)
+
+    def _settled(self) -> bool:
+        """Whether the device's threads have let go of pipelines that no command uses: a GPU's driver looks after that
+        itself; lavapipe's queue goes on with a pipeline for a moment after the semaphore has told that all is done."""
+        if not self.physical.is_cpu:
+            return True
+        if any(lane.pending for lane in self.lanes):
+            return False
+        return not self.call["vkDeviceWaitIdle"](self.handle)
 
     def _release(self, piece: Piece) -> None:
         busy = piece.busy()

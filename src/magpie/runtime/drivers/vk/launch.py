@@ -18,6 +18,7 @@ from magpie.errors import GpuError, GpuErrorKind, LaunchValueError
 from magpie.ir.layout import BufferField, KernelLayout
 from magpie.runtime.driver import Call, Dims, LaunchShape
 from magpie.runtime.drivers.gpu.launch import choose_entry, dynamic_bytes
+from magpie.runtime.drivers.vk.context import Doomed
 from magpie.runtime.drivers.vk.descriptors import Bindings, Writes
 from magpie.runtime.drivers.vk.lane import Lane
 from magpie.runtime.drivers.vk.layouts import make
@@ -95,7 +96,7 @@ class VulkanKernel:
                 context.pipelines.destroy(pipeline)
             context.pipelines.destroy_module(module)
 
-        context.bury(destroy)
+        context.bury(Doomed(destroy))
 
     # --- checks ------------------------------------------------------------------------------------------------------
     def _check(self, grid: Dims, block: Dims, shared: int) -> None:
