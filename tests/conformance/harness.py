@@ -54,8 +54,7 @@ TYPE_CAPABILITY = {"i64": "int64", "u64": "int64", "f64": "f64", "f16": "f16_ari
 class Target:
     """A kind of device, with launch options that must not change a result. ``manifest`` is what this device can do.
     ``any_size``: code that takes any workgroup size. ``plain``: what LLVM makes of the cpu's text without optimising it,
-    in a fifth of the time. ``share``: a default run has one in so many of its rows. ``software``: a driver for GPUs that
-    runs on the processor."""
+    in a fifth of the time. ``software``: a driver for GPUs that runs on the processor."""
 
     name: str
     device: str
@@ -63,7 +62,6 @@ class Target:
     options: tuple[tuple[str, Any], ...] = ()
     any_size: bool = False
     plain: bool = False
-    share: int = 1
     software: bool = False
 
     def has(self, capabilities: Sequence[str]) -> bool:
@@ -117,10 +115,9 @@ def targets() -> tuple[Target, ...]:
         ordered = sorted(devices, key=lambda d: (d.software, -len(d.capabilities), -d.max_workgroup_size, d.index))
         for device in (d for d in ordered if id_ in d.backends):
             name = f"{id_}-{_word(device.name)}" if kinds else id_
-            share = 1
             manifest = device.driver.devices()[device.index].manifest
             key = (device.capabilities, device.subgroup_size, device.max_workgroup_size, device.max_shared_bytes)
-            kinds.setdefault(key, Target(name, device.id, manifest, share=share, software=device.software))
+            kinds.setdefault(key, Target(name, device.id, manifest, software=device.software))
         found += kinds.values()
     return tuple(found)
 
@@ -199,7 +196,7 @@ def case(
             (target, row)
             for target in targets()
             for n, row in enumerate(combinations)
-            if not in_turn(f"{make.__name__} {target.name} {n}", share_of(target, len(combinations), software))
+            if not in_turn(f"{make.__name__} {target.name} {n}", max(software, 1) if target.software else 1)
         ]
         for asked, widths in ((gangs, gang_targets()), (subgroups, subgroup_targets())):
             for k, row in enumerate(combinations if asked else ()):
@@ -243,13 +240,6 @@ def case(
         return test
 
     return decorate
-
-
-def share_of(target: Target, rows: int, software: int) -> int:
-    """A default run has one in so many of a case's ``rows``: all, but on drivers that run on the processor."""
-    if not target.software:
-        return target.share
-    return target.share * max(software, 1)
 
 
 def lacking(target: Target, needs: Sequence[str], block: Any = None) -> list[Any]:

@@ -93,9 +93,7 @@ def shape(
 
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         found: list[tuple[Target, int | None]] = [
-            (t, None)
-            for t in targets()
-            if "gangs" not in t.manifest.capabilities and not in_turn(f"{make.__name__} {t.name}", t.share)
+            (t, None) for t in targets() if "gangs" not in t.manifest.capabilities
         ]
         found += [(t, g) for t in gang_targets() for g in GANGS if ("gang", g) in t.options]
         rows = []

@@ -265,3 +265,21 @@ def test_a_module_says_nothing_of_where_its_source_lies(tmp_path) -> None:
         namespace = runpy.run_path(str(file))
         blobs.append(namespace["twice"].compile(backend="vulkan").blob)
     assert blobs[0] == blobs[1] and b"twice.py" in blobs[0] and str(tmp_path).encode() not in blobs[0]
+
+
+@mp.kernel
+def much_shared(x: mp.Array[mp.f32, 1], out: mp.Array[mp.f32, 1]):
+    i, t = mp.global_id(0), mp.thread_id(0)
+    s = mp.shared(5120, mp.f32)
+    s[t] = x[i]
+    mp.barrier()
+    out[i] = s[63 - t]
+
+
+@pytest.mark.parametrize(("arch", "most"), [("vulkan1.3+i64+shared32", 32), ("vulkan1.3+i64", 48)])
+def test_blocks_of_several_workgroups_have_the_shared_memory_of_the_profile(monkeypatch, arch, most) -> None:
+    """Two workgroups of 20,480 bytes fit into 48 KB, and not into 32, though code for two is asked for."""
+    monkeypatch.setenv("MAGPIE_COARSEN", "2")
+    made = much_shared.compile(backend="vulkan", arch=arch)
+    assert made.info["static_shared"] == 20_480
+    assert ("coarse" in made.info) is (2 * 20_480 <= 1024 * most)

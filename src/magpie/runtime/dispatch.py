@@ -38,8 +38,11 @@ _DRIVERS: dict[str, tuple[str, str]] = {
     "interp": ("magpie.runtime.drivers.interp", "InterpDriver"),
 }
 
-# What Linux has where there is a GPU with a driver: of any vendor, NVIDIA's own, under Windows, and Qualcomm's own.
-_GPU_FILES = ("/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg", "/dev/kgsl-3d0")
+#: Files of which Linux has one where there is a device for a backend whose library takes long to open: for a GPU of any
+#: vendor, NVIDIA's own, under Windows, and Qualcomm's own. Opening Vulkan takes as long as five first launches.
+_FILES: dict[str, tuple[str, ...]] = {
+    "spv": ("/dev/dri/renderD128", "/dev/nvidiactl", "/dev/dxg", "/dev/kgsl-3d0"),
+}
 
 _DEVICE_NAME = re.compile(r"([a-z][a-z0-9_]*)(?::([0-9]{1,4}))?")
 
@@ -120,7 +123,7 @@ class Runtime:
                 else:
                     same.reached_by(each)
         # Stable: what runs on the processor through a driver for GPUs comes behind what is made for processors.
-        return sorted(found, key=lambda each: (each.backend == "interp", each.software))
+        return sorted(found, key=lambda each: (each.backend not in ORDER, each.software))
 
     def device(self, name: str) -> Device:
         """The device of a name such as `cuda:0`."""
@@ -175,11 +178,9 @@ class Runtime:
 
 
 def _worth_a_look(id_: str) -> bool:
-    """Whether a backend may have a real device here. To open Vulkan takes as long as five first launches, and Linux
-    tells at once where there is no GPU."""
-    if id_ != "spv" or not sys.platform.startswith("linux"):
-        return True
-    return any(map(os.path.exists, _GPU_FILES))
+    """Whether a backend may have a real device here, as far as its files tell."""
+    files = _FILES.get(id_)
+    return files is None or not sys.platform.startswith("linux") or any(map(os.path.exists, files))
 
 
 _runtime: Runtime | None = None

@@ -31,9 +31,6 @@ from magpie.records import replaced
 
 __all__ = ["compile_kernel", "emitted", "legal_kernel", "show", "target_of"]
 
-# Bytes of shared memory that coarsened code may take.
-_SHARED = 48 << 10
-
 # What of `info` is another for the entry whose blocks run several workgroups.
 _OWN = ("entry", "static_shared", "fixed_shared", "dynamic_shared")
 
@@ -101,7 +98,7 @@ def emitted(kernel: Kernel, layout: KernelLayout, options: Options) -> tuple[Uni
     """The module, and `info`."""
     kernel, p = without_tiles(kernel, options)
     ready = ready_kernel(kernel, options)
-    chosen = chosen_coarsening(ready, options, _SHARED)
+    chosen = chosen_coarsening(ready, options, p.shared_bytes)
     legal = [legal_kernel(ready, p, options)]
     if chosen.factor > 1:
         legal.append(legal_kernel(chosen(ready), p, options))
@@ -149,7 +146,7 @@ def show(kernel: Kernel, layout: KernelLayout, options: Options, stage: str) -> 
     if stage == "prepared":
         return print_kernel(ready)
     if stage == "coarse":
-        return print_kernel(chosen_coarsening(ready, options, _SHARED)(ready))
+        return print_kernel(chosen_coarsening(ready, options, p.shared_bytes)(ready))
     if stage == "legal":
         return print_kernel(legal_kernel(ready, p, options))
     return compile_kernel(kernel, layout, options).text

@@ -56,10 +56,16 @@ def dynamic_bytes(info: dict[str, Any], extents: Sequence[int]) -> int:
 
 
 def choose_entry(
-    info: dict[str, Any], grid: Dims, block: Dims, extents: Sequence[int], threads: Callable[[], int]
+    info: dict[str, Any],
+    grid: Dims,
+    block: Dims,
+    extents: Sequence[int],
+    threads: Callable[[], int],
+    room: int = _ROOM,
 ) -> tuple[dict[str, Any], Dims]:
     """What the entry for a launch is like, and its grid: that whose blocks run several workgroups, where there is one
-    and its blocks still fill the device, which holds `threads()` work-items at once."""
+    and its blocks still fill the device, which holds `threads()` work-items at once. ``room``: bytes of shared memory
+    that a block may have where arrays are of unknown size."""
     what = info.get("coarse")
     if what is None:
         return info, grid
@@ -68,7 +74,7 @@ def choose_entry(
     if not what["always"] and x * y * z * items < threads():
         return info, grid
     coarse = info | what
-    if extents and coarse["static_shared"] + dynamic_bytes(coarse, extents) > _ROOM:
+    if extents and coarse["static_shared"] + dynamic_bytes(coarse, extents) > room:
         return info, grid
     return coarse, (x, y, z)
 

@@ -191,7 +191,8 @@ class VulkanKernel:
         most = physical.limits.maxComputeWorkGroupCount
         large = any(n > m for n, m in zip(shape.grid, most, strict=True))
         threads = 0 if large else physical.threads or _THREADS
-        info, grid = choose_entry(self.info, shape.grid, block, extents, lambda: threads)
+        room = int(physical.limits.maxComputeSharedMemorySize)
+        info, grid = choose_entry(self.info, shape.grid, block, extents, lambda: threads, room)
         grid, rows = self._rows(grid)
         self._check(grid, block, dynamic_bytes(info, extents))
         pipeline = self._pipeline(info, block, extents, rows)
