@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import mpir_tools as tools
 import numpy as np
@@ -13,11 +14,14 @@ from magpie.backends.interp.engine import Program
 from magpie.cli.app import app
 from magpie.diagnostics import lookup
 from magpie.dtypes import by_name
+from magpie.frontend.mp import read
+from magpie.frontend.mp.kernels import check_source
 from magpie.mpir import lower_kernel, parse_module, print_module, verify
 from magpie.mpir.nodes import Const, Instr, Module
 from magpie.mpir.ops import OPS
 from magpie.mpir.types import TYPE_IDS, Ty, sid_hash
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "mp"
 EVERYTHING = """mpir shop.prices "shop.mp"
 struct TPoint { x: f32, y: f32 }
 heap struct TBox { inner: TPoint, name: Str }
@@ -573,3 +577,35 @@ def test_ops_of_instructions_made_by_hand():
     block = module.functions[0].blocks[0]
     block.instrs.insert(1, Instr("gpu.workgroup_id", {"dim": Const(Ty("u32"), 7)}, "w", Ty("u32")))
     assert [d.code for d in verify(module)] == ["MPS0001"]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.mp")), ids=lambda p: p.stem)
+def test_programs_read_back_from_their_text(path):
+    """Host programs too: `try`, errors of results, words, strings, functions of other modules."""
+    module = check_source(read(path)).checked
+    text = print_module(module)
+    assert print_module(parse_module(text)) == text
+    assert verify(parse_module(text)) == []
+    assert any(i.op == "try" and i.target for f in module.functions for b in f.blocks for i in b.instrs)
+
+
+def test_declarations_read_back_from_their_text():
+    text = """mpir t
+heap struct TNode<T> { value: T, next: TOption<TNode<T>> }
+enum TShape { Empty {}, Circle { radius: f32 } }
+enum TPair<A, B> { Both { a: A, b: B } }
+sig TCompare(i32, borrow TShape) -> bool
+global @limits: Array<i64> = [const.i64 100, const.i64 -1]
+impl hash TShape @f
+
+async fn @f(%s: shared mutborrow TShape) -> unit {
+bb0:
+  unsafe ptr.store { p=%s, kind=Auto, v=%s.err }
+  %r: unit = try { v=%s } -> bb1
+  call.indirect { fn=%s, args=[const.unit, const.Str "a\\n"] }
+  ret
+bb1:
+  unreachable
+}
+"""
+    assert print_module(parse_module(text), locations=False) == text

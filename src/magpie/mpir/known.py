@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
 from magpie.diagnostics import Diagnostic
-from magpie.mpir.nodes import Block, Const, Function, Module, Operand, Var, targets
+from magpie.mpir.nodes import Block, Const, Err, FnRef, Function, Module, Operand, Var, exits
 from magpie.mpir.types import Ty
 
 __all__ = ["Found", "Known", "Near"]
@@ -45,13 +45,18 @@ class Known:
         """The type of an operand without its mode; None for a function, a list and what is not known."""
         if isinstance(operand, Const):
             return operand.type
-        found = self.types.get(operand.name) if isinstance(operand, Var) else None
+        found = self.types.get(operand.name) if isinstance(operand, Var | Err) else None
+        if isinstance(operand, Err) and found is not None:
+            found = found.args[1] if found.name == "TResult" and len(found.args) == 2 else None
+        elif isinstance(operand, FnRef):
+            glob = self.module.glob(operand.name)
+            found = None if glob is None else glob.type
         return None if found is None else found.owned
 
     def before(self) -> dict[str, list[str]]:
         """The distinct blocks that lead to each."""
         found: dict[str, list[str]] = {label: [] for label in self.blocks}
         for block in self.function.blocks:
-            for label in dict.fromkeys(targets(block.term)):
+            for label in dict.fromkeys(exits(block)):
                 found[label].append(block.label)
         return found

@@ -361,8 +361,8 @@ class Body:
                 return out.emit("struct_make", *(self.value(instr.args[f.name]) for f in struct.fields), type=struct)
             case "getfield":
                 value, name = self.value(instr.args["obj"]), instr.args["field"]
-                assert isinstance(value.type, StructType) and isinstance(name, m.Const)
-                at = next(k for k, f in enumerate(value.type.fields) if f.name == name.value)
+                assert isinstance(value.type, StructType) and isinstance(name, m.Word)
+                at = next(k for k, f in enumerate(value.type.fields) if f.name == name.name)
                 return out.emit("struct_get", value, type=value.type.fields[at].type, field=at)
             case "gpu.malloc" | "gpu.free" | "ptr.load" | "ptr.store" | "ptr.add" | "ptr.is_null":
                 of = [self.type(t) for t in instr.targs if isinstance(t, Ty)]

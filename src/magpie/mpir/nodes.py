@@ -17,19 +17,26 @@ __all__ = [
     "Br",
     "Cbr",
     "Const",
+    "Enum",
+    "Err",
     "FnRef",
     "Function",
+    "Global",
     "GpuMeta",
+    "Impl",
     "Instr",
     "Module",
     "Operand",
     "Phi",
     "Ret",
+    "Sig",
     "Struct",
     "Switch",
     "Term",
     "Unreachable",
     "Var",
+    "Word",
+    "exits",
     "operands",
     "targets",
 ]
@@ -46,16 +53,36 @@ class Var:
 
 
 @record
+class Err:
+    """``%x.err``: the error in the result ``name``, where a `try` has found one."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"%{self.name}.err"
+
+
+@record
 class Const:
-    """A literal of a primitive type or Str."""
+    """A literal of a primitive type or Str; that of unit is 0."""
 
     type: Ty
     value: int | float | bool | str
 
 
 @record
+class Word:
+    """A bare name as an operand: a field, a variant without fields, a choice such as ``fallback=cpu``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@record
 class FnRef:
-    """A function as an operand: ``kernel=@name`` of a launch."""
+    """A function or a global as an operand: ``kernel=@name`` of a launch."""
 
     name: str
 
@@ -63,12 +90,14 @@ class FnRef:
         return f"@{self.name}"
 
 
-Operand = Var | Const | FnRef | tuple["Operand", ...]
+Operand = Var | Err | Const | Word | FnRef | tuple["Operand", ...]
 
 
 @dataclass(slots=True, eq=False)
 class Instr:
-    """``%result: type = op<targs> { key=operand, ... }``; without a result, a void op. ``callee`` is that of a call."""
+    """``%result: type = op<targs> { key=operand, ... }``; without a result, a void op. ``callee`` is the function of a
+    call or capture in this module; functions of others are ops, ``std.io.@println``. ``target`` is where a `try` goes
+    with an error, empty for the caller: the one instruction that may leave its block. ``unsafe``: in `unsafe { }`."""
 
     op: str
     args: dict[str, Operand] = field(default_factory=dict)
@@ -77,6 +106,8 @@ class Instr:
     targs: tuple[Ty | int, ...] = ()
     callee: str = ""
     loc: Loc | None = None
+    target: str = ""
+    unsafe: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +183,8 @@ class GpuMeta:
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """``params`` are (name, type); the first block is the entry. ``gpu_meta`` is None for a plain `fn`."""
+    """``params`` are (name, type); the first block is the entry. ``gpu_meta`` is None for a plain `fn`; ``modifier`` is
+    async, unsafe or empty."""
 
     name: str
     params: list[tuple[str, Ty]] = field(default_factory=list)
@@ -160,15 +192,54 @@ class Function:
     blocks: list[Block] = field(default_factory=list)
     gpu_meta: GpuMeta | None = None
     loc: Loc | None = None
+    modifier: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class Struct:
-    """A declared struct; ``heap`` tells a heap struct from a value struct."""
+    """A declared struct; ``heap`` tells a heap struct from a value struct. ``params`` are names that its fields use."""
 
     name: str
     fields: list[tuple[str, Ty]]
     heap: bool = False
+    params: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Enum:
+    """A declared enum: its variants, numbered from 0, with their fields."""
+
+    name: str
+    variants: list[tuple[str, list[tuple[str, Ty]]]]
+    params: tuple[str, ...] = ()
+
+
+@record
+class Sig:
+    """The signature that a TCallable<name> has."""
+
+    name: str
+    params: tuple[Ty, ...]
+    ret: Ty
+
+
+@record
+class Global:
+    """A constant of the module: a literal, or a list of them."""
+
+    name: str
+    type: Ty
+    value: Operand
+    loc: Loc | None = None
+
+
+@record
+class Impl:
+    """``impl hash for T = @f``: what T has for the keys of a map."""
+
+    what: str
+    type: Ty
+    function: str
 
 
 @dataclass(slots=True, eq=False)
@@ -177,12 +248,25 @@ class Module:
     structs: list[Struct] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     file: str = ""
+    enums: list[Enum] = field(default_factory=list)
+    sigs: list[Sig] = field(default_factory=list)
+    globals: list[Global] = field(default_factory=list)
+    impls: list[Impl] = field(default_factory=list)
 
     def function(self, name: str) -> Function | None:
         return next((f for f in self.functions if f.name == name), None)
 
     def struct(self, name: str) -> Struct | None:
         return next((s for s in self.structs if s.name == name), None)
+
+    def enum(self, name: str) -> Enum | None:
+        return next((e for e in self.enums if e.name == name), None)
+
+    def sig(self, name: str) -> Sig | None:
+        return next((s for s in self.sigs if s.name == name), None)
+
+    def glob(self, name: str) -> Global | None:
+        return next((g for g in self.globals if g.name == name), None)
 
     def sid(self, function: Function) -> int:
         """The number of a function in a registry of kernels: the hash of ``module.@name``."""
@@ -200,6 +284,11 @@ def targets(term: Term) -> tuple[str, ...]:
             return (*(label for _, label in term.cases), term.default)
         case _:
             return ()
+
+
+def exits(block: Block) -> tuple[str, ...]:
+    """The blocks that control may go to from a block: by a `try` in it, and by its end."""
+    return (*(i.target for i in block.instrs if i.target), *targets(block.term))
 
 
 def operands(item: Instr | Term) -> list[Operand]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from magpie.records import record
 
-__all__ = ["HEAP_OPS", "HOST", "OPS", "Op", "is_host", "is_sync"]
+__all__ = ["HEAP_OPS", "OPS", "Op", "is_host", "is_sync"]
 
 
 @record
@@ -105,33 +105,24 @@ _subgroup("metal.simd_prefix_sum", "v:num", "same", "metal.simd_prefix")  # incl
 _op("new", "", "any", targs=1)
 _op("call", "", "any")
 
-HOST = (
-    *("arr.", "map.", "str.", "enum.", "callable.", "global.", "std.", "ptr.", "mlx.", "gpu.host.", "gpu.profile."),
-    *(
-        "gpu.launch",
-        "gpu.launch_async",
-        "call.indirect",
-        "setfield",
-        "retain",
-        "release",
-        "share",
-        "clone",
-        "weak.",
-        "json.",
-    ),
-)
+#: What host programs have besides: families of operations, and single ones. Functions of modules are called by their
+#: full names, which have an @.
+_HOST_FAMILIES = ("arr.", "map.", "str.", "enum.", "callable.", "std.", "ptr.", "mlx.", "gpu.host.", "gpu.profile.")
+_LAUNCHES = ("gpu.launch", "gpu.launch_async")
+_COUNTED = ("retain", "release", "share", "clone")
+_HOST_OPS = frozenset((*_LAUNCHES, *_COUNTED, "call.indirect", "setfield", "global", "try"))
 
 #: What a kernel must not do, with the code of its refusal (specification, section 5.1).
 HEAP_OPS: dict[str, str] = {
     **dict.fromkeys(("arr.new", "map.new", "str.builder.new", "callable.capture"), "MPG_CORE_1100"),
-    **dict.fromkeys(("retain", "release", "share", "clone"), "MPG_CORE_1101"),
+    **dict.fromkeys(_COUNTED, "MPG_CORE_1101"),
     **dict.fromkeys(("call.indirect", "arr.map", "arr.filter", "arr.reduce", "arr.foreach"), "MPG_CORE_1102"),
 }
 
 
 def is_host(name: str) -> bool:
     """Whether only host programs have this op."""
-    return name not in OPS and name.startswith(HOST)
+    return name not in OPS and (name in _HOST_OPS or "@" in name or name.startswith(_HOST_FAMILIES))
 
 
 def is_sync(name: str) -> bool:

@@ -14,19 +14,25 @@ from magpie.mpir.nodes import (
     Br,
     Cbr,
     Const,
+    Enum,
+    Err,
     FnRef,
     Function,
+    Global,
     GpuMeta,
+    Impl,
     Instr,
     Module,
     Operand,
     Phi,
     Ret,
+    Sig,
     Struct,
     Switch,
     Term,
     Unreachable,
     Var,
+    Word,
 )
 from magpie.mpir.ops import OPS
 from magpie.mpir.types import Ty
@@ -39,13 +45,14 @@ _TOKEN = re.compile(
     |(?P<string>"(?:[^"\\\n]|\\.)*")
     |(?P<place>![0-9]{1,9}:[0-9]{1,9})
     |(?P<number>-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|inf\b|nan\b))
-    |(?P<value>%\w+)
+    |(?P<value>%\w+(?:\.err\b)?)
     |(?P<function>@[\w.]+)
     |(?P<name>[A-Za-z_]\w*(?:\.@?\w+)*)
     |(?P<mark>->|[{}()\[\]<>,:=])""",
     re.VERBOSE | re.ASCII,
 )
 _MODES = ("borrow", "mutborrow", "shared", "weak")
+_DECLARATIONS = ("heap", "struct", "enum", "sig", "global", "impl")
 _DEEPEST = 64  # of types in types and lists in lists
 _T = TypeVar("_T")
 
@@ -128,6 +135,9 @@ class _Parser:
         return self.take("name", wanted)
 
     def value(self) -> str:
+        """The name of a value that is defined here."""
+        if self.next.text.endswith(".err"):
+            self.fail("a value")
         return self.take("value", "a value")[1:]
 
     def integer(self) -> int:
@@ -155,11 +165,12 @@ class _Parser:
 
     def type(self) -> Ty:
         name = self.name("a type")
-        mode = ""
-        if name in _MODES and self.next.kind == "name":
-            mode, name = name, self.name("a type")
+        modes: list[str] = []
+        while len(modes) < 2 and name in _MODES and self.next.kind == "name":
+            modes.append(name)
+            name = self.name("a type")
         args = tuple(self.many(">", lambda: self.nested(self.type))) if self.accept("<") else ()
-        return Ty(name, args, mode)
+        return Ty(name, args, " ".join(modes))
 
     def targ(self) -> Ty | int:
         return self.integer() if self.next.kind == "number" else self.type()
@@ -167,7 +178,8 @@ class _Parser:
     def operand(self) -> Operand:
         token = self.next
         if token.kind == "value":
-            return Var(self.value())
+            name = self.take("value", "")[1:]
+            return Err(name.removesuffix(".err")) if "." in name else Var(name)
         if token.kind == "function":
             return FnRef(self.take("function", "")[1:])
         if self.accept("["):
@@ -175,9 +187,13 @@ class _Parser:
         if token.kind == "name" and token.text.startswith("const."):
             self.at += 1
             return self.literal(Ty(token.text[6:]))
-        return self.fail("a value, a constant, a function or a list")
+        if token.kind == "name":
+            return Word(self.name(""))
+        return self.fail("a value, a constant, a function, a list or a word")
 
     def literal(self, type_: Ty) -> Const:
+        if type_.name == "unit":
+            return Const(type_, 0)
         if type_.name == "Str":
             try:
                 return Const(type_, str(json.loads(self.take("string", "a string"))))
@@ -201,8 +217,6 @@ class _Parser:
     def pair(self) -> tuple[str, Operand]:
         key = self.name("the name of an operand")
         self.expect("=")
-        if key == "field" and self.next.kind == "name":
-            return key, Const(Ty("Str"), self.name("a field"))
         return key, self.operand()
 
     def incoming(self) -> tuple[str, Operand]:
@@ -229,6 +243,7 @@ class _Parser:
                     self.at -= 1
                     self.fail("phis before all other instructions")
                 return
+        unsafe = self.accept("unsafe")
         op = self.name("an operation")
         targs = tuple(self.many(">", self.targ)) if self.accept("<") else ()
         callee = self.take("function", "")[1:] if self.next.kind == "function" else ""
@@ -241,7 +256,8 @@ class _Parser:
             if key in args:
                 self.fail(f"one operand called {key}, not two", start)
             args[key] = value
-        block.instrs.append(Instr(op, args, result, type_, targs, callee, self.place(start)))
+        target = self.name("a block") if self.accept("->") else ""
+        block.instrs.append(Instr(op, args, result, type_, targs, callee, self.place(start), target, unsafe))
 
     def terminator(self) -> Term | None:
         """The terminator that stands here; None for an instruction."""
@@ -310,23 +326,60 @@ class _Parser:
 
     def function(self) -> Function:
         start = self.next
-        is_unsafe = self.accept("unsafe")
-        gpu = self.accept("gpu")
-        if is_unsafe and not gpu:
-            self.fail("`gpu`")
+        modifier = next((m for m in ("unsafe", "async") if self.accept(m)), "")
+        gpu = modifier != "async" and self.accept("gpu")
         self.expect("fn")
         name = self.take("function", "the name of a function")[1:]
         self.expect("(")
         params = self.many(")", self.param)
         self.expect("->")
         ret = self.type()
-        meta = self.meta(is_unsafe) if gpu else None
+        meta = self.meta(modifier == "unsafe") if gpu else None
         self.expect("{")
         loc = self.place(start)
         blocks: list[Block] = []
         while not self.accept("}"):
             blocks.append(self.block())
-        return Function(name, params, ret, blocks, meta, loc)
+        return Function(name, params, ret, blocks, meta, loc, "" if gpu else modifier)
+
+    def declaration(self, module: Module) -> None:
+        """One declaration that is no function."""
+        start, heap = self.next, self.accept("heap")
+        if self.accept("struct"):
+            name, params = self.name("the name of a struct"), self.type_params()
+            self.expect("{")
+            module.structs.append(Struct(name, self.many("}", self.field), heap, params))
+        elif heap:
+            self.fail("`struct`")
+        elif self.accept("enum"):
+            name, params = self.name("the name of an enum"), self.type_params()
+            self.expect("{")
+            module.enums.append(Enum(name, self.many("}", self.variant), params))
+        elif self.accept("sig"):
+            name = self.name("the name of a signature")
+            self.expect("(")
+            types = tuple(self.many(")", self.type))
+            self.expect("->")
+            module.sigs.append(Sig(name, types, self.type()))
+        elif self.accept("global"):
+            name = self.take("function", "the name of a global")[1:]
+            self.expect(":")
+            type_ = self.type()
+            self.expect("=")
+            value = self.operand()
+            module.globals.append(Global(name, type_, value, self.place(start)))
+        else:
+            self.expect("impl")
+            what, type_ = self.name("what is implemented"), self.type()
+            module.impls.append(Impl(what, type_, self.take("function", "a function")[1:]))
+
+    def type_params(self) -> tuple[str, ...]:
+        return tuple(self.many(">", lambda: self.name("the name of a type"))) if self.accept("<") else ()
+
+    def variant(self) -> tuple[str, list[tuple[str, Ty]]]:
+        name = self.name("a variant")
+        self.expect("{")
+        return name, self.many("}", self.field)
 
     def module(self) -> Module:
         self.expect("mpir")
@@ -335,12 +388,8 @@ class _Parser:
             file = self.literal(Ty("Str")).value
             module.file = self.source = str(file)
         while self.next.kind != "end":
-            heap = self.accept("heap")
-            if heap or self.sees("struct"):
-                self.expect("struct")
-                name = self.name("the name of a struct")
-                self.expect("{")
-                module.structs.append(Struct(name, self.many("}", self.field), heap))
+            if self.next.text in _DECLARATIONS:
+                self.declaration(module)
             else:
                 module.functions.append(self.function())
         return module

@@ -12,12 +12,14 @@ from magpie.mpir.nodes import (
     Br,
     Cbr,
     Const,
+    Enum,
     Function,
     Instr,
     Module,
     Operand,
     Phi,
     Ret,
+    Struct,
     Switch,
     Term,
     Unreachable,
@@ -43,6 +45,8 @@ def operand(value: Operand) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(operand, value)) + "]"
     if isinstance(value, Const):
+        if value.type.name == "unit":
+            return "const.unit"
         return f"const.{value.type} {literal(value.value, value.type)}"
     return str(value)
 
@@ -53,13 +57,13 @@ def _place(loc: Loc | None) -> str:
 
 def _instr(node: Instr) -> str:
     head = f"%{node.result}: {node.type} = " if node.result is not None else ""
-    name = node.op + (f"<{', '.join(map(str, node.targs))}>" if node.targs else "")
+    name = ("unsafe " if node.unsafe else "") + node.op
+    name += f"<{', '.join(map(str, node.targs))}>" if node.targs else ""
     if node.callee:
         name += f" @{node.callee}"
-    args = ", ".join(
-        f"{k}={v.value if k == 'field' and isinstance(v, Const) else operand(v)}" for k, v in node.args.items()
-    )
-    return f"{head}{name} {{ {args} }}" if args else f"{head}{name} {{}}"
+    args = ", ".join(f"{k}={operand(v)}" for k, v in node.args.items())
+    tail = f" -> {node.target}" if node.target else ""
+    return f"{head}{name} {{ {args} }}{tail}" if args else f"{head}{name} {{}}{tail}"
 
 
 def _phi(node: Phi) -> str:
@@ -94,7 +98,9 @@ def _block(block: Block, locations: bool) -> list[str]:
 def _function(f: Function, locations: bool) -> list[str]:
     params = ", ".join(f"%{name}: {type_}" for name, type_ in f.params)
     meta = f.gpu_meta
-    head = ("unsafe " if meta and meta.is_unsafe else "") + ("gpu " if meta else "")
+    head = f"{f.modifier} " if f.modifier else ""
+    if meta:
+        head = "unsafe gpu " if meta.is_unsafe else "gpu "
     tail = ""
     if meta:
         tail = f" target({meta.target}) workgroup({', '.join(map(str, meta.workgroup))})"
@@ -107,13 +113,30 @@ def _function(f: Function, locations: bool) -> list[str]:
     return [*lines, "}"]
 
 
+def _params(decl: Struct | Enum) -> str:
+    return f"<{', '.join(decl.params)}>" if decl.params else ""
+
+
+def _fields(fields: list[tuple[str, Ty]]) -> str:
+    return f"{{ {', '.join(f'{n}: {t}' for n, t in fields)} }}" if fields else "{}"
+
+
 def print_module(module: Module, locations: bool = True) -> str:
     """The module as text; with ``locations`` each line ends in the place it came from, as ``!line:column``."""
     name = f" {json.dumps(module.file)}" if module.file else ""
     lines = [f"mpir {module.name}{name}"]
     for struct in module.structs:
-        fields = ", ".join(f"{n}: {t}" for n, t in struct.fields)
-        lines.append(f"{'heap ' if struct.heap else ''}struct {struct.name} {{ {fields} }}")
+        lines.append(f"{'heap ' if struct.heap else ''}struct {struct.name}{_params(struct)} {_fields(struct.fields)}")
+    for enum in module.enums:
+        variants = ", ".join(f"{name} {_fields(fields)}" for name, fields in enum.variants)
+        lines.append(f"enum {enum.name}{_params(enum)} {{ {variants} }}")
+    for sig in module.sigs:
+        lines.append(f"sig {sig.name}({', '.join(map(str, sig.params))}) -> {sig.ret}")
+    for glob in module.globals:
+        place = _place(glob.loc) if locations else ""
+        lines.append(f"global @{glob.name}: {glob.type} = {operand(glob.value)}{place}")
+    for impl in module.impls:
+        lines.append(f"impl {impl.what} {impl.type} @{impl.function}")
     for f in module.functions:
         lines += ["", *_function(f, locations)]
     return "\n".join(lines) + "\n"

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
 from magpie.mpir.known import Found, Known, Near
-from magpie.mpir.nodes import Const, Function, Instr, Module, Operand, Switch, Var, operands, targets
+from magpie.mpir.nodes import Const, Err, Instr, Module, Operand, Switch, Var, operands, targets
 from magpie.mpir.ops import OPS, is_host
+from magpie.mpir.prelude import fields_of
+from magpie.mpir.stretches import Stretch, Stretches
 from magpie.mpir.types import Ty
 from magpie.mpir.verify_gpu import gpu_rules
+from magpie.mpir.verify_host import host_rules
 from magpie.mpir.verify_types import type_rules
 
-__all__ = ["verify", "verify_each"]
+__all__ = ["verify"]
 
 
 def _names(known: Known) -> Found:
@@ -41,16 +44,17 @@ def _control(known: Known) -> Found:
         return
     for block in f.blocks:
         term = block.term
-        for label in dict.fromkeys(targets(term)):
+        places = {**dict.fromkeys(targets(term), term.loc), **{i.target: i.loc for i in block.instrs if i.target}}
+        for label, loc in places.items():
             if label not in known.blocks:
                 near = known.near(label, known.blocks)
                 helped = f"did you mean {near}?" if near else None
-                yield Diagnostic("MPS0005", f"there is no block {label} in @{f.name}", term.loc, help=helped)
+                yield Diagnostic("MPS0005", f"there is no block {label} in @{f.name}", loc, help=helped)
             elif label == f.blocks[0].label:
                 yield Diagnostic(
                     "MPS0005",
                     f"a branch to {label}, the entry of @{f.name}",
-                    term.loc,
+                    loc,
                     help="let the entry branch to a block of its own, and come back to that",
                 )
         if isinstance(term, Switch):
@@ -116,11 +120,11 @@ def _call(known: Known, instr: Instr) -> Found:
 
 def _new(known: Known, instr: Instr) -> Found:
     type_ = instr.targs[0]
-    struct = known.module.struct(type_.name) if isinstance(type_, Ty) else None
-    if struct is None:
+    fields = fields_of(known.module, type_) if isinstance(type_, Ty) else None
+    if fields is None:
         yield Diagnostic("MPS0007", f"there is no struct {type_}", instr.loc)
     else:
-        yield from _keys(instr, tuple(n for n, _ in struct.fields), struct.name)
+        yield from _keys(instr, tuple(n for n, _ in fields), str(type_))
 
 
 def _phis(known: Known) -> Found:
@@ -139,55 +143,61 @@ def _phis(known: Known) -> Found:
                     f"phi %{phi.result} has operands for {', '.join(given) or 'no block'}, and what leads to "
                     f"{block.label} is {', '.join(wanted) or 'no block'}",
                     phi.loc,
+                    help=None if len(set(given)) == len(given) else "give each `try` a block of its own for its error",
                 )
 
 
 def _definitions(known: Known) -> Found:
-    """Every use is dominated by its definition; an operand of a phi is used at the end of its predecessor.
+    """Every use is dominated by its definition; an operand of a phi is used where its predecessor goes on to the phi.
 
-    Blocks that the entry does not reach are dominated by everything, and are asked only for values that exist.
+    A `try` that may go elsewhere ends a stretch of its block: what stands behind it is not there on that way. Blocks
+    that the entry does not reach are dominated by everything, and are asked only for values that exist.
     """
     f = known.function
-    entry = f.blocks[0].label
-    graph = {b.label: list(targets(b.term)) for b in f.blocks}
+    stretches = Stretches(f)
+    entry = stretches.entry
+    graph = stretches.graph
     times = intervals(dominators(graph, entry), entry)
     reached = set(reverse_postorder(graph, entry))
-    where: dict[str, tuple[str, int]] = {name: (entry, -2) for name, _ in f.params}
+    where: dict[str, tuple[Stretch, int]] = {name: (entry, -2) for name, _ in f.params}
     for block in f.blocks:
-        where.update({p.result: (block.label, -1) for p in block.phis})
-        where.update({i.result: (block.label, k) for k, i in enumerate(block.instrs) if i.result is not None})
+        where.update({p.result: ((block.label, 0), -1) for p in block.phis})
+        for stretch, k, instr in stretches.instrs(block):
+            if instr.result is not None:
+                # what a `try` gives is there behind it
+                where[instr.result] = ((stretch[0], stretch[1] + bool(instr.target)), k)
 
-    def problem(operand: Operand, label: str, at: int, loc: Loc | None) -> Found:
-        if not isinstance(operand, Var):
+    def problem(operand: Operand, at: Stretch, position: int, loc: Loc | None) -> Found:
+        if not isinstance(operand, Var | Err):
             return
         found = where.get(operand.name)
         if found is None:
             near = known.near(operand.name, where)
             helped = f"did you mean %{near}?" if near else None
             yield Diagnostic("MPS0002", f"there is no value %{operand.name} in @{f.name}", loc, help=helped)
-        elif label in reached:
-            block, position = found
-            good = position < at if block == label else block in reached and dominates(times, block, label)
+        elif at in reached:
+            defined, place = found
+            good = place < position if defined == at else defined in reached and dominates(times, defined, at)
             if not good:
                 yield Diagnostic(
                     "MPS0002",
-                    f"%{operand.name} is defined in {block}, and {label} can be come to without it"
-                    if block != label
+                    f"%{operand.name} is defined in {defined[0]}, and {at[0]} can be come to without it"
+                    if defined[0] != at[0]
                     else f"%{operand.name} is used before it is defined",
                     loc,
                 )
 
     for block in f.blocks:
-        end = len(block.instrs)
         for phi in block.phis:
-            for label, operand in phi.incoming:
-                if label in known.blocks:
-                    yield from problem(operand, label, len(known.blocks[label].instrs), phi.loc)
-        for k, instr in enumerate(block.instrs):
+            once = len({label for label, _ in phi.incoming}) == len(phi.incoming)  # else there was an error already
+            for label, operand in phi.incoming if once else ():
+                for at, position in stretches.ways.get((label, block.label), ()):
+                    yield from problem(operand, at, position, phi.loc)
+        for at, k, instr in stretches.instrs(block):
             for operand in operands(instr):
-                yield from problem(operand, block.label, k, instr.loc)
+                yield from problem(operand, at, k, instr.loc)
         for operand in operands(block.term):
-            yield from problem(operand, block.label, end, block.term.loc)
+            yield from problem(operand, (block.label, stretches.count[block.label]), len(block.instrs), block.term.loc)
 
 
 Rule = Callable[[Known], Found]
@@ -196,7 +206,7 @@ Rule = Callable[[Known], Found]
 RULES: tuple[tuple[Rule, ...], ...] = (
     (_names, _control),
     (_operations, _phis, _definitions),
-    (type_rules, gpu_rules),
+    (type_rules, gpu_rules, host_rules),
 )
 
 
@@ -231,17 +241,6 @@ def _nested_in_itself(module: Module) -> str | None:
                 seen.add(at)
                 todo += inner[at]
     return None
-
-
-def verify_each(module: Module, function: Function, near: Near) -> list[Diagnostic]:
-    """What the rules say that look at one instruction or branch at a time: for functions whose graph is not there."""
-    known = Known(module, function, near)
-    found: list[Diagnostic] = []
-    for rules in ((_control, _operations), (type_rules,)):
-        found += [d for rule in rules for d in rule(known)]
-        if any(d.is_error for d in found):
-            break
-    return found
 
 
 def verify(module: Module) -> list[Diagnostic]:

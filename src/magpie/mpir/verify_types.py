@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.known import Found, Known
-from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch
+from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch, Word
 from magpie.mpir.ops import OPS, Op
+from magpie.mpir.prelude import fields_of
 from magpie.mpir.types import BOOL, PTR, Ty
 
 __all__ = ["type_rules"]
@@ -95,7 +96,11 @@ _CLASSES: dict[str, Callable[[Ty], bool]] = {
 def _instruction(known: Known, instr: Instr, op: Op) -> Found:
     types = [known.type(instr.args[k]) for k in op.keys]
     for key, cls, type_ in zip(op.keys, op.classes, types, strict=True):
-        if type_ is None or not _CLASSES[cls](type_):
+        if cls == "name":
+            if not isinstance(instr.args[key], Word):
+                yield Diagnostic("MPS0004", f"{key} of {op.name} is a bare name", instr.loc)
+                return
+        elif type_ is None or not _CLASSES[cls](type_):
             yield Diagnostic("MPS0004", f"{key} of {op.name} has type {type_}, wanted {cls}", instr.loc)
             return
     if op.same and len(set(types)) > 1:
@@ -126,7 +131,7 @@ def _result_type(instr: Instr, op: Op, types: list[Ty | None]) -> Ty | None:
 
 def _result(instr: Instr, type_: Ty | None) -> Found:
     if type_ is None or type_.name == "unit":
-        if instr.result is not None:
+        if instr.result is not None and (type_ is None or instr.type != type_):
             yield Diagnostic("MPS0004", f"{instr.op} gives no value", instr.loc)
     elif instr.type is None:
         yield Diagnostic("MPS0004", f"the {type_} that {instr.op} gives has no name", instr.loc)
@@ -209,23 +214,22 @@ def _call(known: Known, instr: Instr) -> Found:
 def _new(known: Known, instr: Instr) -> Found:
     type_ = instr.targs[0]
     assert isinstance(type_, Ty)
-    struct = known.module.struct(type_.name)
-    assert struct is not None
-    for name, field in struct.fields:
-        yield from _wanted(known, instr.args[name], field, f"{name} of {struct.name}", instr.loc)
+    for name, field in fields_of(known.module, type_) or ():
+        yield from _wanted(known, instr.args[name], field, f"{name} of {type_}", instr.loc)
     yield from _result(instr, type_)
 
 
 def _getfield(known: Known, instr: Instr) -> Found:
     type_, name = known.type(instr.args["obj"]), instr.args["field"]
-    struct = known.module.struct(type_.name) if type_ is not None else None
-    if struct is None or not isinstance(name, Const):
+    assert isinstance(name, Word)
+    fields = fields_of(known.module, type_) if type_ is not None else None
+    if fields is None:
         yield Diagnostic("MPS0004", f"getfield of a {type_}, which is no struct of this module", instr.loc)
         return
-    found = dict(struct.fields).get(str(name.value))
+    found = dict(fields).get(name.name)
     if found is None:
-        fields = ", ".join(n for n, _ in struct.fields)
-        yield Diagnostic("MPS0001", f"{struct.name} has no field {name.value}", instr.loc, help=f"it has {fields}")
+        shown = ", ".join(n for n, _ in fields)
+        yield Diagnostic("MPS0001", f"{type_} has no field {name.name}", instr.loc, help=f"it has {shown}")
     else:
         yield from _result(instr, found)
 

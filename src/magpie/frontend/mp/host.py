@@ -1,174 +1,109 @@
-"""Names and types in the functions of host programs, which no kernel calls.
+"""Functions of host programs, which no kernel calls, as MPIR.
 
-Operations that kernels have too are checked by the rules of MPIR, one by one; of what only hosts have, values must be
-there, and launches must fit their kernels.
+Functions of other modules are operations there, by their full names: ``std.io.@println``. A `try` of a call is two
+instructions, the call and the `try` of what it gives.
 """
 
 from __future__ import annotations
 
 from magpie.frontend.mp import nodes
-from magpie.frontend.mp.lower import Lowering, flat
+from magpie.frontend.mp.lower import Lowering
 from magpie.frontend.mp.names import Names, ty
 from magpie.mpir import nodes as m
-from magpie.mpir.ops import OPS, is_host
-from magpie.mpir.types import Ty
-from magpie.mpir.verify import verify_each
+from magpie.mpir.types import UNIT, Ty
 
-__all__ = ["check_hosts"]
-
-_LAUNCHES = ("gpu.launch", "gpu.launch_async")
+__all__ = ["HostLowering", "constant"]
 
 
-def check_hosts(names: Names, kernels: m.Module) -> None:
-    """Check every function that is no part of ``kernels``; errors go to ``names.found``."""
-    module = m.Module(kernels.name, kernels.structs, file=kernels.file)
-    for f in names.functions.values():
-        params = [(p.name, ty(p.type)) for p in f.signature.params]
-        gpu = m.GpuMeta(f.gpu.target) if f.gpu is not None else None
-        module.functions.append(m.Function(f.name, params, ty(f.signature.result), gpu_meta=gpu))
-    for f in names.functions.values():
-        if not f.signature.type_params and kernels.function(f.name) is None:
-            before = len(names.found)
-            host = _Host(names, f, module)
-            made = host.lower()
-            made.params += host.more.items()
-            if len(names.found) == before:
-                names.found += verify_each(module, made, names.near)
+def constant(value: nodes.Argument) -> m.Operand | None:
+    """A literal or a list of them; None for anything else."""
+    match value:
+        case nodes.Const():
+            return m.Const(Ty(value.type), 0 if value.value is None else value.value)
+        case nodes.ListOf():
+            items = [constant(v) for v in value.items]
+            return None if any(i is None for i in items) else tuple(i for i in items if i is not None)
+    return None
 
 
-class _Host(Lowering):
-    """``more``: values whose operations are not lowered, with their types, so that what uses them is checked."""
+class HostLowering(Lowering):
+    """Lowers one function of a host program."""
 
-    def __init__(self, names: Names, function: nodes.Function, module: m.Module) -> None:
+    def __init__(self, names: Names, function: nodes.Function) -> None:
         super().__init__(names, function)
-        self.module = module
-        self.more: dict[str, Ty] = {}
-        self.missing: set[str] = set()
-        defined = {p.name for p in function.signature.params}
-        for block in function.blocks:
-            for item, _ in flat(block.body):
-                if isinstance(item, nodes.Assign):
-                    if item.result in defined:
-                        self.report("MPS0003", f"%{item.result} is defined twice in @{function.name}", item)
-                    defined.add(item.result)
-        self.check_phis()
+        self.imported: dict[str, str] = {}
+        header = names.module.head("imports")
+        for item in header.items if header is not None else ():
+            if isinstance(item, nodes.Import):
+                self.imported |= {s[1:]: item.module for s in item.symbols or () if s.startswith("@")}
 
-    def check_phis(self) -> None:
-        """A phi names each block once that leads to its own, by its end or by a `try`."""
-        before: dict[str, dict[str, None]] = {}
-        for block in self.function.blocks:
-            tries = [i.value.target for i, _ in flat(block.body) if isinstance(i.value, nodes.Try) and i.value.target]
-            for label in (*tries, *m.targets(self.terminator(block.terminator))):
-                before.setdefault(label, {})[block.label] = None
-        for block in self.function.blocks:
-            wanted = before.get(block.label, {})
-            for item, _ in flat(block.body):
-                if isinstance(item, nodes.Assign) and isinstance(item.value, nodes.Phi):
-                    given = [edge.block for edge in item.value.edges]
-                    if len(set(given)) != len(given) or set(given) != set(wanted):
-                        shown = ", ".join(wanted) or "no block"
-                        text = (
-                            f"phi %{item.result} is for {', '.join(given)}, and what leads to {block.label} is {shown}"
-                        )
-                        self.report("MPS0006", text, item)
-
-    # --- operands ----------------------------------------------------------------------------------------------------
     def operand(self, value: nodes.Operand) -> m.Operand:
         match value:
-            case nodes.Value() | nodes.ErrValue() if value.name not in self.types:
-                if value.name not in self.missing:
-                    self.missing.add(value.name)
-                    near = self.names.near(value.name, self.types)
-                    help = f"did you mean %{near}?" if near else None
-                    self.report("MPS0002", f"there is no value %{value.name} in @{self.function.name}", value, help)
-                return m.Var(value.name)
             case nodes.ErrValue():
-                type_ = self.types[value.name].owned
-                if type_.name != "TResult" or len(type_.args) != 2:
-                    self.report("MPS0004", f"%{value.name} has type {type_}, and no error", value)
-                else:
-                    self.more[f"{value.name}.err"] = type_.args[1]
-                return m.Var(f"{value.name}.err")
-            case nodes.GlobalRef() if self.names.is_own(value) and value.name in self.names.globals:
-                self.more[f"@{value.name}"] = ty(self.names.globals[value.name].type)
-                return m.Var(f"@{value.name}")
+                return m.Err(value.name)
+            case nodes.GlobalRef():
+                return m.FnRef(value.name)  # a global too: what is on the heap is one object
         return super().operand(value)
 
-    # --- instructions ------------------------------------------------------------------------------------------------
+    def instructions(self, item: nodes.Assign | nodes.Effect) -> list[m.Instr]:
+        if isinstance(item.value, nodes.TryCall):
+            return self.try_call(item, item.value)
+        return super().instructions(item)
+
     def instruction(self, item: nodes.Assign | nodes.Effect) -> m.Instr | None:
         value = item.value
-        if self.is_shared(value):
-            return super().instruction(item)
-        if isinstance(item, nodes.Assign):
-            self.more[item.result] = ty(item.type)
+        result, type_ = (item.result, ty(item.type)) if isinstance(item, nodes.Assign) else (None, None)
+        made = m.Instr("", {}, result, type_, loc=self.loc(item))
         match value:
             case nodes.GlobalRef():
-                if self.names.is_own(value) and value.name in self.names.globals:
-                    known = ty(self.names.globals[value.name].type)
-                    if isinstance(item, nodes.Assign) and known.owned != ty(item.type).owned:
-                        self.report("MPS0004", f"@{value.name} is {known}, not {ty(item.type)}", item)
-                elif self.names.is_own(value) and value.name not in self.names.functions:
-                    self.report("MPT0003", f"there is no global @{value.name} in this module", value)
-            case nodes.TryCall():
-                if self.is_plain(value.callee):  # what is given is checked; what comes back is a TResult
-                    call = nodes.Call(value.callee, value.type_args, value.args, at=value.at, end=value.end)
-                    return self.call(m.Instr("", loc=self.loc(item)), call)
-                self.arguments(value.args)
+                made.op, made.args = "global", {"v": m.FnRef(value.name)}
+            case nodes.Op() if value.name.startswith("enum."):
+                return self.enum(made, value)
+            case nodes.Capture():
+                made.op, made.callee, made.args = "callable.capture", value.function.name, self.arguments(value.args)
             case nodes.Try():
-                self.operand(value.value)
-            case nodes.Op():
-                args = self.arguments(value.args)
-                if value.name in _LAUNCHES:
-                    self.launch(value, args)
-            case nodes.Call() | nodes.New() | nodes.Capture():
-                self.arguments(value.args)
-        return None
+                made.op, made.args, made.target = "try", {"v": self.operand(value.value)}, value.target or ""
+            case _:
+                return super().instruction(item)
+        return made
 
-    def is_shared(self, value: object) -> bool:
-        """Whether the rules of kernels hold for an operation: what it takes and gives, not where it may stand."""
-        match value:
-            case nodes.Const():
-                return value.type != "unit"
-            case nodes.Op("getfield"):
-                obj = next((a.value for a in value.args if a.key == "obj"), None)
-                type_ = self.types.get(obj.name) if isinstance(obj, nodes.Value) else None
-                return type_ is not None and self.module.struct(type_.name) is not None
-            case nodes.Op():
-                return value.name in OPS or not (is_host(value.name) or value.name.startswith("call_void."))
-            case nodes.New():
-                return self.module.struct(value.type.name) is not None
-            case nodes.Call():
-                known = self.is_plain(value.callee)
-                return known or (self.names.is_own(value.callee) and not self.is_known(value.callee.name))
-        return False
+    def call(self, made: m.Instr, call: nodes.Call) -> m.Instr | None:
+        ref = call.callee
+        module = ref.module or ("" if ref.name in self.names.functions else self.imported.get(ref.name, ""))
+        if module in ("", self.names.module.path):
+            return super().call(made, call)
+        made.op = f"{module}.@{ref.name}"
+        made.targs = tuple(a if isinstance(a, int) else ty(a) for a in call.type_args)
+        made.args = self.arguments(call.args)
+        return made
 
-    def is_plain(self, ref: nodes.GlobalRef) -> bool:
-        """Whether a function is of this module, and its parameters have types that are known."""
-        known = self.names.functions.get(ref.name) if self.names.is_own(ref) else None
-        return known is not None and not known.signature.type_params and known.modifier != "async"
+    def try_call(self, item: nodes.Assign | nodes.Effect, value: nodes.TryCall) -> list[m.Instr]:
+        """The call, and the `try` of what it gives."""
+        before = m.Instr("", loc=self.loc(item))
+        call = nodes.Call(value.callee, value.type_args, value.args, at=value.at, end=value.end)
+        if self.call(before, call) is None:
+            return []
+        result, type_ = (item.result, ty(item.type)) if isinstance(item, nodes.Assign) else (None, None)
+        before.result = self.fresh(f"{result or 'try'}_r")
+        known = self.names.functions.get(value.callee.name) if before.op == "call" else None
+        error = Ty("gpu.TError" if before.op.startswith(("gpu.", "mlx.")) else "TParseError")
+        before.type = ty(known.signature.result) if known is not None else Ty("TResult", (type_ or UNIT, error))
+        return [before, m.Instr("try", {"v": m.Var(before.result)}, result, type_, loc=before.loc)]
 
-    def is_known(self, name: str) -> bool:
-        return name in self.names.functions or self.elsewhere(name)
+    def fresh(self, name: str) -> str:
+        """A name that no value of the function has."""
+        while name in self.types:
+            name += "_"
+        self.types[name] = UNIT
+        return name
 
-    def launch(self, op: nodes.Op, args: dict[str, m.Operand]) -> None:
-        """What a launch gives fits the kernel's parameters, and its sizes are three."""
-        ref, given = args.get("kernel"), args.get("args")
-        kernel = self.module.function(ref.name) if isinstance(ref, m.FnRef) else None
-        if kernel is None or kernel.gpu_meta is None:
-            self.report("MPT0010", f"{op.name} names no kernel of this module", op, "write kernel=@name")
-            return
-        for key in ("grid", "block"):
-            size = args.get(key)
-            if isinstance(size, tuple) and len(size) != 3:
-                self.report("MPT0010", f"{key} of {op.name} has {len(size)} sizes, wanted 3", op)
-        if not isinstance(given, tuple):
-            return
-        shown = f"@{kernel.name} takes ({', '.join(f'%{name}: {type_}' for name, type_ in kernel.params)})"
-        if len(given) != len(kernel.params):
-            self.report("MPT0010", f"{len(given)} arguments for {len(kernel.params)} parameters", op, shown)
-            return
-        for value, (name, type_) in zip(given, kernel.params, strict=True):
-            found = value.type if isinstance(value, m.Const) else self.types.get(getattr(value, "name", ""))
-            found = self.more.get(getattr(value, "name", "")) if found is None else found
-            if found is not None and found.owned != type_.owned:
-                self.report("MPT0010", f"argument %{name} has type {found}, wanted {type_}", op, shown)
+    def enum(self, made: m.Instr, op: nodes.Op) -> m.Instr:
+        """``enum.new<Ok>``, and ``enum.new<TResult, 0>``, which is the same; the names of variants are words."""
+        made.op, made.args = op.name, self.arguments(op.args)
+        made.targs = tuple(a if isinstance(a, int) else ty(a) for a in op.type_args)
+        if len(made.targs) == 2 and isinstance(made.targs[0], Ty) and isinstance(made.targs[1], int):
+            variants = self.names.variants(made.targs[0].name)
+            number = made.targs[1]
+            if 0 <= number < len(variants):
+                made.targs = (Ty(variants[number]),)
+        return made

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.frontend.mp.canonical import check_digest
-from magpie.frontend.mp.host import check_hosts
 from magpie.frontend.mp.lexer import MAX_ERRORS
-from magpie.frontend.mp.lower import lower_functions
+from magpie.frontend.mp.module import lower_module
 from magpie.frontend.mp.names import Names
 from magpie.frontend.mp.parser import parse
 from magpie.frontend.mp.source import Source
@@ -38,17 +37,13 @@ class Checked:
 
 
 def check_source(source: Source) -> Checked:
-    """Read and check a source; at most MAX_ERRORS errors are given.
-
-    Of functions that no kernel calls, what only hosts have is looked at for its names alone.
-    """
+    """Read and check a source; at most MAX_ERRORS errors are given."""
     parsed = parse(source)
     if parsed.module is None:
         return Checked(None, {}, parsed.diagnostics)
     names = Names(parsed.module, source)
     names.check()
-    module = lower_functions(names)
-    check_hosts(names, module)
+    module = lower_module(names)
     found = list(names.found)
     broken = {d.loc.function for d in found if d.loc is not None}
     # of a function that lacks parts, the verifier would report what follows from that

@@ -1,4 +1,4 @@
-"""Kernels of a syntax tree, and the functions that they call, as MPIR.
+"""Functions of a syntax tree as MPIR: kernels, and what they call; `magpie.frontend.mp.host` has host programs.
 
 What a kernel cannot have at all is refused here, where its text is known; whether names, operands and types fit is said
 by `magpie.mpir.verify`.
@@ -15,37 +15,10 @@ from magpie.mpir import nodes as m
 from magpie.mpir.ops import OPS
 from magpie.mpir.types import Ty
 
-__all__ = ["Lowering", "flat", "lower_functions"]
+__all__ = ["Lowering", "flat"]
 
 _BINARY = ("lhs", "rhs")
 _SHORT = {"a": "lhs", "b": "rhs"}
-
-
-def lower_functions(names: Names) -> m.Module:
-    """The kernels of a module and what they call, with its structs; errors go to ``names.found``."""
-    module = m.Module(names.module.path, file=names.source.file)
-    for decl in names.module.decls:
-        if isinstance(decl, nodes.Struct) and not decl.type_params:
-            fields = [(f.name, ty(f.type)) for f in decl.fields]
-            module.structs.append(m.Struct(decl.name, fields, decl.kind != "value"))
-    for function in _reached(names):
-        module.functions.append(Lowering(names, function).lower())
-    return module
-
-
-def _reached(names: Names) -> list[nodes.Function]:
-    """Kernels and the functions that they come to, in the order of the text."""
-    todo = [f for f in names.functions.values() if f.gpu is not None]
-    seen = {f.name for f in todo}
-    while todo:
-        for block in todo.pop().blocks:
-            for item, _ in flat(block.body):
-                if isinstance(item.value, nodes.Call) and names.is_own(item.value.callee):
-                    found = names.functions.get(item.value.callee.name)
-                    if found is not None and not found.signature.type_params and found.name not in seen:
-                        seen.add(found.name)
-                        todo.append(found)
-    return [f for f in names.functions.values() if f.name in seen]
 
 
 def flat(
@@ -83,6 +56,7 @@ class Lowering:
             [(p.name, ty(p.type)) for p in signature.params],
             ty(signature.result),
             loc=self.loc(function, min(line_end, function.end) if line_end >= 0 else 0),
+            modifier="" if function.gpu is not None else function.modifier,
         )
         if signature.type_params:
             self.report("MPT0008", f"kernel @{function.name} has type parameters", signature)
@@ -109,15 +83,19 @@ class Lowering:
                     self.report("MPS0004", text, item)
                 made.phis.append(m.Phi(item.result, ty(item.type), edges, self.loc(item)))
             else:
-                instr = self.instruction(item)
-                if instr is not None:
+                for instr in self.instructions(item):
+                    instr.unsafe = unsafe and self.function.modifier != "unsafe"
                     made.instrs.append(instr)
         made.term = self.terminator(block.terminator)
         return made
 
     # --- instructions ------------------------------------------------------------------------------------------------
+    def instructions(self, item: nodes.Assign | nodes.Effect) -> list[m.Instr]:
+        """What an instruction of the text becomes; nothing where it was refused."""
+        made = self.instruction(item)
+        return [] if made is None else [made]
+
     def instruction(self, item: nodes.Assign | nodes.Effect) -> m.Instr | None:
-        """An instruction; None where it was refused."""
         value = item.value
         result, type_ = (item.result, ty(item.type)) if isinstance(item, nodes.Assign) else (None, None)
         made = m.Instr("", {}, result, type_, loc=self.loc(item))
@@ -202,7 +180,7 @@ class Lowering:
             case nodes.ListOf():
                 return tuple(self.argument(v) for v in value.items)
             case nodes.Word():
-                return m.Const(Ty("Str"), value.name)
+                return m.Word(value.name)
             case nodes.Text():
                 return m.Const(Ty("Str"), value.value)
         return self.operand(value)

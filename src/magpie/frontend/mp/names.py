@@ -9,6 +9,7 @@ from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.source import Source
 from magpie.mpir.known import Near
+from magpie.mpir.prelude import ENUMS, STRUCTS
 from magpie.mpir.types import TYPE_IDS, Ty
 
 __all__ = ["Names", "ty"]
@@ -17,8 +18,6 @@ __all__ = ["Names", "ty"]
 _GENERIC = {
     "Array": 1,
     "Map": 2,
-    "TOption": 1,
-    "TResult": 2,
     "TCallable": 1,
     "rawptr": 1,
     "gpu.TBuffer": 1,
@@ -49,6 +48,8 @@ class Names:
             **dict.fromkeys((n for n in TYPE_IDS if "mlx" not in n), 0),
             **dict.fromkeys(_PLAIN, 0),
             **_GENERIC,
+            **{name: len(struct.params) for name, struct in STRUCTS.items()},
+            **{name: len(enum.params) for name, enum in ENUMS.items()},
         }
         self._declare()
 
@@ -60,6 +61,14 @@ class Names:
     def is_own(self, ref: nodes.GlobalRef) -> bool:
         """Whether a name is one of this module's, as far as it says."""
         return ref.module in ("", self.module.path)
+
+    def variants(self, name: str) -> list[str]:
+        """The variants of an enum in their order; none where it is not known."""
+        for decl in self.module.decls:
+            if isinstance(decl, nodes.Enum) and decl.name == name:
+                return [v.name for v in decl.variants]
+        known = ENUMS.get(name)
+        return [] if known is None else [v for v, _ in known.variants]
 
     def _declare(self) -> None:
         values: dict[str, nodes.Node] = {}

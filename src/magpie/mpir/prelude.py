@@ -1,0 +1,86 @@
+"""The structs and enums that every module has, and the fields and variants of a type.
+
+Those of gpu.* are the specification's (sections 4.2, 4.3, 9.3, 11.2 and 11.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magpie.errors import GpuErrorKind
+from magpie.mpir.nodes import Enum, Module, Struct
+from magpie.mpir.types import Ty
+
+__all__ = ["ENUMS", "STRUCTS", "Fields", "fields_of", "replace", "variants_of"]
+
+Fields = list[tuple[str, Ty]]
+
+
+def _choices(name: str, *variants: str) -> Enum:
+    return Enum(name, [(v, []) for v in variants])
+
+
+def _u64(*names: str) -> Fields:
+    return [(name, Ty("u64")) for name in names]
+
+
+_T, _E, _STR = Ty("T"), Ty("E"), Ty("Str")
+ENUMS: dict[str, Enum] = {
+    e.name: e
+    for e in (
+        Enum("TOption", [("Some", [("v", _T)]), ("None", [])], ("T",)),
+        Enum("TResult", [("Ok", [("v", _T)]), ("Err", [("v", _E)])], ("T", "E")),
+        _choices("gpu.ErrorKind", *(kind.name for kind in GpuErrorKind)),
+        _choices("gpu.MemoryHint", "Auto", "DeviceLocal", "Unified", "Staging", "Cached"),
+    )
+}
+STRUCTS: dict[str, Struct] = {
+    s.name: s
+    for s in (
+        Struct(
+            "gpu.TError",
+            [("kind", Ty("gpu.ErrorKind")), ("backend", _STR), ("message", _STR), ("code", Ty("i32"))],
+            heap=True,
+        ),
+        Struct(
+            "gpu.TProfileEvent",
+            [("name", _STR), *_u64("start_ns", "end_ns"), ("metadata", Ty("Map", (_STR, _STR)))],
+            heap=True,
+        ),
+        Struct(
+            "gpu.TMemoryStats",
+            _u64(
+                *("allocated_bytes", "peak_allocated_bytes", "num_allocations", "num_frees"),
+                *("device_total_bytes", "device_available_bytes"),
+            ),
+            heap=True,
+        ),
+        Struct("TParseError", [("text", _STR), ("message", _STR)], heap=True),
+    )
+}
+
+
+def replace(type_: Ty, names: Mapping[str, Ty]) -> Ty:
+    """The type with types in place of names."""
+    found = names.get(type_.name)
+    if found is not None and not type_.args:
+        return Ty(found.name, found.args, type_.mode or found.mode)
+    return Ty(type_.name, tuple(replace(a, names) for a in type_.args), type_.mode) if type_.args else type_
+
+
+def fields_of(module: Module, type_: Ty) -> Fields | None:
+    """The fields of a struct; None for what is no struct, or has another number of arguments."""
+    struct = module.struct(type_.name) or STRUCTS.get(type_.name)
+    if struct is None or len(struct.params) != len(type_.args):
+        return None
+    names = dict(zip(struct.params, type_.args, strict=True))
+    return [(name, replace(field, names)) for name, field in struct.fields]
+
+
+def variants_of(module: Module, type_: Ty) -> dict[str, Fields] | None:
+    """The variants of an enum in their order, with their fields; None for what is no enum."""
+    enum = module.enum(type_.name) or ENUMS.get(type_.name)
+    if enum is None or len(enum.params) != len(type_.args):
+        return None
+    names = dict(zip(enum.params, type_.args, strict=True))
+    return {variant: [(name, replace(field, names)) for name, field in fields] for variant, fields in enum.variants}
