@@ -6,12 +6,18 @@ from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
 from magpie.diagnostics import Diagnostic
-from magpie.mpir.nodes import Block, Const, Err, FnRef, Function, Module, Operand, Var, exits
+from magpie.mpir.nodes import Block, Const, Err, FnRef, Function, Instr, Module, Operand, Var, Word, exits
 from magpie.mpir.types import Ty
 
-__all__ = ["Found", "Known", "Near"]
+__all__ = ["Found", "Known", "Near", "field_path"]
 
 Found = Iterator[Diagnostic]
+
+
+def field_path(instr: Instr) -> list[str]:
+    """The names in ``field=a.b``."""
+    field = instr.args["field"]
+    return field.name.split(".") if isinstance(field, Word) else []
 
 
 class Near:

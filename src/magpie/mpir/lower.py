@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from magpie.diagnostics import CompileError, Diagnostic, Loc
 from magpie.dtypes import DType, StructType, Type, bool_, i32
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Array, Function, Kernel, Node, Region, SharedArray, Slot, walk
+from magpie.ir.nodes import Array, Function, Kernel, Node, Region, Slot, walk
 from magpie.ir.ops import Effect
 from magpie.mpir import nodes as m
-from magpie.mpir.lower_ops import ELEMENTWISE, atomic, length, pointer
+from magpie.mpir.lower_memory import MEMORY, pieces, pointer, wandering
+from magpie.mpir.lower_ops import ELEMENTWISE
 from magpie.mpir.ops import OPS, is_sync
 from magpie.mpir.skeleton import Dispatch, Edge, Skeleton, Test, skeleton
 from magpie.mpir.structure import Again, Code, Exit, If, Item, Leave, Loop, Move, Scope, structure
@@ -156,7 +157,7 @@ class Body:
         if known is not None and self.visible(known[1]):
             return known[0]
         if name not in self.types:
-            raise CompileError(_wandering(name, self.out.loc))
+            raise CompileError(wandering(name, self.out.loc))
         if name not in self.kept:
             self.kept[name] = Slot(name, self.types[name])
         return self.out.get(self.kept[name])
@@ -332,25 +333,11 @@ class Body:
         if emit is not None:
             args = [self.value(instr.args[k]) for k in OPS[op].keys]
             type_ = self.type(instr.type) if instr.type is not None else bool_
-            assert isinstance(type_, DType)
             return emit(out, args, type_)
+        lower = MEMORY.get(op)
+        if lower is not None:
+            return lower(self, instr)
         match op:
-            case "gpu.shared":
-                count, element = instr.targs
-                assert isinstance(count, int) and isinstance(element, Ty) and instr.result is not None
-                array = SharedArray(instr.result, self.type(element), (count,), instr.loc)
-                self.context.kernel.shared.append(array)
-                self.arrays[instr.result] = array
-                return None
-            case "gpu.buffer_load":
-                return out.load(self.array(instr), self.value(instr.args["idx"]))
-            case "gpu.buffer_store":
-                out.store(self.array(instr), (self.value(instr.args["idx"]),), self.value(instr.args["v"]))
-                return None
-            case "gpu.buffer_len":
-                type_ = self.types[instr.result or ""]
-                assert isinstance(type_, DType)
-                return length(out, out.emit("extent", array=self.array(instr), dim=0), type_)
             case "call":
                 called = self.context.called(instr, self.arrays)
                 call = out.emit("call", *(self.value(instr.args[p.name]) for p in called.params), function=called)
@@ -368,35 +355,26 @@ class Body:
                 of = [self.type(t) for t in instr.targs if isinstance(t, Ty)]
                 args = [self.value(instr.args[k]) for k in OPS[op].keys]
                 return pointer(out, op, args, of[0] if of else None)
-        if op.startswith("gpu.atomic_"):
-            return atomic(out, op, self.array(instr), [self.value(instr.args[k]) for k in OPS[op].keys[1:]])
+            case "gpu.print" | "gpu.assert" | "gpu.trap":
+                self.debug(instr)
+                return None
         raise CompileError(
             Diagnostic(
                 "MPG_CORE_1405", f"`{op}` cannot run in a kernel: it is an operation of host programs", instr.loc
             )
         )
 
-    def array(self, instr: m.Instr) -> Array:
-        """The array that an instruction works on: pointers are no values here (each is one array)."""
-        operand = instr.args["buf"]
-        assert isinstance(operand, m.Var)
-        found = self.arrays.get(operand.name)
-        if found is None:
-            raise CompileError(_wandering(operand.name, instr.loc))
-        element = instr.targs[0] if instr.targs else None
-        if isinstance(element, Ty) and self.type(element) != found.type:
-            text = f"{instr.op} of {element} in an array of {found.type}, which %{operand.name} is"
-            raise CompileError(Diagnostic("MPS0004", text, instr.loc))
-        return found
-
-
-def _wandering(name: str, loc: Loc | None) -> Diagnostic:
-    return Diagnostic(
-        "MPG_CORE_1405",
-        f"which memory %{name} is depends on the way that control came",
-        loc,
-        help="it comes from one gpu.shared or gpu.malloc: take an array of twice the length and choose the index",
-    )
+    def debug(self, instr: m.Instr) -> None:
+        """What a kernel says or stops at."""
+        text, args = instr.args["text"], instr.args.get("args", ())
+        assert isinstance(text, m.Const) and isinstance(args, tuple)
+        match instr.op:
+            case "gpu.print":
+                self.out.emit("print", *map(self.value, args), pieces=pieces(str(text.value)))
+            case "gpu.assert":
+                self.out.emit("assert", self.value(instr.args["cond"]), message=str(text.value))
+            case _:
+                self.out.emit("trap", message=str(text.value))
 
 
 def _meets(instr: m.Instr) -> bool:

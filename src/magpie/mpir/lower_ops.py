@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magpie.dtypes import DType, Type, bf16, f32, i8, i16, i32, i64, index, u8, u16, u32, u64
+from magpie.dtypes import DType, bf16, f32, i8, i16, i32, i64, index, u8, u16, u32, u64
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Array, Node, PtrType
-from magpie.mpir.ops import OPS
+from magpie.ir.nodes import Node
+from magpie.mpir.ops import FENCES, MATH, OPS
 
 __all__ = ["ELEMENTWISE"]
 
 _SIGNED = {8: i8, 16: i16, 32: i32, 64: i64}
 _UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
 
-Emit = Callable[[Builder, list[Node], DType], Node]
+Emit = Callable[[Builder, list[Node], Any], Node]  # the operands, and the type that the result is to have
 
 
 def _plain(op: str) -> Emit:
@@ -41,6 +41,28 @@ def _one(out: Builder, args: list[Node], type_: DType) -> Node:
     return out.emit("or", out.emit("lt", *args), out.emit("gt", *args))
 
 
+def _not(op: str) -> Emit:
+    """The opposite of a compare: what is false for a NaN becomes true for it."""
+    return lambda out, args, type_: out.emit("not", out.emit(op, *args))
+
+
+def _not_one(out: Builder, args: list[Node], type_: DType) -> Node:
+    """Unordered or equal."""
+    return out.emit("not", _one(out, args, type_))
+
+
+def _unordered(out: Builder, args: list[Node], type_: DType) -> Node:
+    return out.emit("or", *(out.emit("isnan", a) for a in args))
+
+
+def _ordered(out: Builder, args: list[Node], type_: DType) -> Node:
+    return out.emit("not", _unordered(out, args, type_))
+
+
+def _trip_count(out: Builder, args: list[Node], type_: DType) -> Node:
+    return out.cast(out.emit("trip_count", *(out.cast(a, index) for a in args)), type_)
+
+
 def _convert(to: DType | None) -> Emit:
     return lambda out, args, type_: out.cast(args[0], to or type_)
 
@@ -56,9 +78,15 @@ def _counted(op: str) -> Emit:
     return lambda out, args, type_: out.cast(out.emit(op), type_)
 
 
-def _over_subgroup(op: str, kind: str) -> Emit:
-    extra: dict[str, Any] = {"exclusive": False} if op == "subgroup_scan" else {}
+def _over_subgroup(op: str, kind: str, **extra: Any) -> Emit:
     return lambda out, args, type_: out.emit(op, *args, kind=kind, **extra)
+
+
+def _fence(name: str) -> Emit:
+    words = name.split(".")[2:]
+    scope = "workgroup" if "workgroup" in words else "device"
+    order = next((w for w in words if w != "workgroup"), "acq_rel")
+    return lambda out, args, type_: out.emit("fence", scope=scope, order=order)
 
 
 #: Of each op without arrays, calls and structs what computes it from its operands, in the order of the table's keys.
@@ -73,11 +101,27 @@ ELEMENTWISE: dict[str, Emit] = {
     "icmp.ne": _plain("ne"),
     "fcmp.oeq": _plain("eq"),
     "fcmp.one": _one,
+    "fcmp.une": _plain("ne"),
+    "fcmp.ueq": _not_one,
+    "fcmp.ord": _ordered,
+    "fcmp.uno": _unordered,
+    "select": lambda out, args, type_: out.select(*args),
+    "bitcast": lambda out, args, type_: out.emit("bitcast", args[0], type=type_),
     "bf16.to_f32": _convert(f32),
     "f32.to_bf16": _convert(bf16),
+    "f64.to_bf16": _convert(bf16),
     "cast": _convert(None),
     "const": lambda out, args, type_: args[0],
-    "gpu.barrier": lambda out, args, type_: out.emit("barrier"),
+    "i.not": _plain("not"),
+    "i.neg": _plain("neg"),
+    "i.abs": _with_sign("abs", True),
+    "i.floordiv": _with_sign("floordiv", True),
+    "i.mod": _with_sign("mod", True),
+    "i.trip_count": _trip_count,
+    "gpu.barrier": _plain("barrier"),
+    "gpu.grid_sync": _plain("grid_sync"),
+    "gpu.uniform": _plain("uniform"),
+    "gpu.linear_local_id": _counted("linear_local_id"),
 }
 for _suffix in ("", ".wrap", ".checked"):
     for _name in ("add", "sub", "mul"):
@@ -90,10 +134,24 @@ for _name, _op in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("div", "div"
     ELEMENTWISE[f"f.{_name}"] = ELEMENTWISE[f"f.{_name}.fast"] = _plain(_op)
     if _name != "rem":
         ELEMENTWISE[f"bf16.{_name}"] = _plain(_op)
-for _name in ("lt", "gt", "le", "ge"):
+for _name in ("popcount", "clz", "ctz"):
+    ELEMENTWISE[f"i.{_name}"] = _plain(_name)
+for _name in ("min", "max", "pow"):
+    ELEMENTWISE[f"i.s{_name}"] = _with_sign(_name, True)
+    ELEMENTWISE[f"i.u{_name}"] = _with_sign(_name, False)
+for _name in ("min", "max", "minimum", "maximum", "floordiv", "mod", "copysign", "neg", "abs", "fma"):
+    ELEMENTWISE[f"f.{_name}"] = _plain(_name)
+for _name in ("sqrt", "floor", "ceil", "trunc", "round"):
+    ELEMENTWISE[f"f.{_name}"] = _plain(_name)
+for _name in ("nan", "inf", "finite"):
+    ELEMENTWISE[f"f.is_{_name}"] = _plain(f"is{_name}")
+for _name in (*MATH, "pow", "atan2", "hypot", "remainder", "ldexp", "frexp_mantissa", "frexp_exponent"):
+    ELEMENTWISE[f"math.{_name}"] = _plain(_name)
+for _name, _other in (("lt", "ge"), ("gt", "le"), ("le", "gt"), ("ge", "lt")):
     ELEMENTWISE[f"icmp.s{_name}"] = _with_sign(_name, True)
     ELEMENTWISE[f"icmp.u{_name}"] = _with_sign(_name, False)
     ELEMENTWISE[f"fcmp.o{_name}"] = _plain(_name)
+    ELEMENTWISE[f"fcmp.u{_name}"] = _not(_other)
 for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id", "num_workgroups"):
     ELEMENTWISE[f"gpu.{_name}"] = _id(_name)
 _KINDS = {"sum": "add", "prod": "mul"}
@@ -101,8 +159,10 @@ for _name in ("size", "lane", "id", "count"):
     ELEMENTWISE[f"gpu.subgroup_{_name}"] = _counted(f"subgroup_{_name}")
 for _name in ("sum", "prod", "min", "max", "and", "or", "xor"):
     ELEMENTWISE[f"gpu.subgroup_{_name}"] = _over_subgroup("subgroup_reduce", _KINDS.get(_name, _name))
-for _name in ("sum", "prod", "min", "max"):
-    ELEMENTWISE[f"gpu.subgroup_scan_{_name}"] = _over_subgroup("subgroup_scan", _KINDS.get(_name, _name))
+    for _suffix in ("", ".exclusive"):
+        ELEMENTWISE[f"gpu.subgroup_scan_{_name}{_suffix}"] = _over_subgroup(
+            "subgroup_scan", _KINDS.get(_name, _name), exclusive=bool(_suffix)
+        )
 for _name in (
     "shuffle",
     "shuffle_xor",
@@ -119,40 +179,6 @@ for _name in (
 ELEMENTWISE["gpu.metal.simd_shuffle"] = ELEMENTWISE["gpu.subgroup_shuffle"]
 ELEMENTWISE["gpu.metal.simd_sum"] = ELEMENTWISE["gpu.subgroup_sum"]
 ELEMENTWISE["gpu.metal.simd_prefix_sum"] = ELEMENTWISE["gpu.subgroup_scan_sum"]
-ELEMENTWISE["gpu.fence"] = lambda out, args, type_: out.emit("fence", scope="device", order="acq_rel")
+for _name in FENCES:
+    ELEMENTWISE[_name] = _fence(_name)
 assert ELEMENTWISE.keys() <= OPS.keys()
-
-
-def atomic(out: Builder, op: str, array: Array, args: list[Node]) -> Node:
-    """An atomic operation on an element: ``args`` are the index and the values."""
-    scope = "device" if array.space == "buffer" else "workgroup"
-    kind = op[len("gpu.atomic_") :]
-    if kind == "cas":
-        return out.emit("atomic_cas", *args, array=array, scope=scope)
-    if kind == "load":
-        return out.emit("atomic_load", *args, array=array, order="acquire", scope=scope)
-    if kind == "store":
-        return out.emit("atomic_store", *args, array=array, order="release", scope=scope)
-    return out.emit("atomic_rmw", *args, array=array, kind=kind, scope=scope)
-
-
-def pointer(out: Builder, op: str, args: list[Node], element: Type | None) -> Node | None:
-    """Memory of the device's heap; ``args`` in the order of the table's keys."""
-    match op:
-        case "gpu.malloc":
-            assert isinstance(element, DType)
-            return out.emit("malloc", out.cast(args[0], index), type=PtrType(element, "device"), dtype=element)
-        case "ptr.load":
-            return out.emit("ptr_load", args[0], type=element)
-        case "ptr.add":
-            return out.emit("ptr_add", args[0], out.cast(args[1], index))
-        case "ptr.is_null":
-            return out.emit("not", out.emit("ptr_valid", args[0]))
-    out.emit("free" if op == "gpu.free" else "ptr_store", *args)
-    return None
-
-
-def length(out: Builder, extent: Node, type_: DType) -> Node:
-    """The length of a buffer in the type that the program asks for."""
-    assert extent.dtype is index
-    return out.cast(extent, type_)

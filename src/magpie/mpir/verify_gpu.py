@@ -12,7 +12,7 @@ from magpie.mpir.nodes import Function, GpuMeta, Instr
 from magpie.mpir.ops import HEAP_OPS, OPS, is_host
 from magpie.mpir.types import Ty
 
-__all__ = ["gpu_rules"]
+__all__ = ["gpu_rules", "needed"]
 
 _PLAIN_ATOMICS = ("gpu.atomic_load", "gpu.atomic_store", "gpu.atomic_exchange")
 MOST_ITEMS = 1024  # of a workgroup
@@ -83,12 +83,12 @@ def _body(known: Known, function: Function, has: Container[str]) -> Found:
             code = _refused(known, instr)
             if code is not None:
                 yield Diagnostic(code, f"`{instr.op}` in a kernel", instr.loc)
-            needed = _needed(instr)
-            if needed and needed not in has:
-                code = "MPG_MSL_2003" if needed.startswith("metal.") else "MPG_CORE_1201"
-                helped = f"make it an `unsafe gpu fn` with requires({needed})"
+            wanted = needed(instr)
+            if wanted and wanted not in has:
+                code = "MPG_MSL_2003" if wanted.startswith("metal.") else "MPG_CORE_1201"
+                helped = f"make it an `unsafe gpu fn` with requires({wanted})"
                 yield Diagnostic(
-                    code, f"`{instr.op}` in a kernel that does not require {needed}", instr.loc, help=helped
+                    code, f"`{instr.op}` in a kernel that does not require {wanted}", instr.loc, help=helped
                 )
             if code is None and instr.type is not None:
                 yield from _type(instr.type, f"%{instr.result}", function, instr)
@@ -105,10 +105,10 @@ def _refused(known: Known, instr: Instr) -> str | None:
     return "MPG_CORE_1405" if is_host(instr.op) else None
 
 
-def _needed(instr: Instr) -> str:
+def needed(instr: Instr) -> str:
     """The capability that a kernel declares to use ``instr``; empty for none."""
     element = instr.targs[0] if instr.op.startswith("gpu.atomic_") and instr.targs else None
-    if isinstance(element, Ty) and element.name in ("f32", "f64") and instr.op not in _PLAIN_ATOMICS:
+    if isinstance(element, Ty) and element.name in ("f32", "f64") and not instr.op.startswith(_PLAIN_ATOMICS):
         return f"atomics_{element.name}"
     return OPS[instr.op].capability if instr.op in OPS else ""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic, Loc
-from magpie.mpir.known import Found, Known
+from magpie.mpir.known import Found, Known, field_path
 from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch, Word
 from magpie.mpir.ops import OPS, Op
 from magpie.mpir.prelude import fields_of
-from magpie.mpir.types import BOOL, PTR, Ty
+from magpie.mpir.types import BOOL, PTR, Ty, scalar
 
 __all__ = ["type_rules"]
 
@@ -88,6 +89,10 @@ _CLASSES: dict[str, Callable[[Ty], bool]] = {
     "rawptr": lambda t: t.name == "rawptr" and len(t.args) == 1,
     "bf16": lambda t: t.name == "bf16",
     "f32": lambda t: t.name == "f32",
+    "f64": lambda t: t.name == "f64",
+    "i32": lambda t: t.name == "i32",
+    "i64": lambda t: t.name == "i64",
+    "text": lambda t: t.name == "Str",
     "any": lambda t: True,
     "name": lambda t: True,
 }
@@ -99,6 +104,10 @@ def _instruction(known: Known, instr: Instr, op: Op) -> Found:
         if cls == "name":
             if not isinstance(instr.args[key], Word):
                 yield Diagnostic("MPS0004", f"{key} of {op.name} is a bare name", instr.loc)
+                return
+        elif cls == "list":
+            if not isinstance(instr.args[key], tuple):
+                yield Diagnostic("MPS0001", f"{key} of {op.name} is a list in [ ]", instr.loc)
                 return
         elif type_ is None or not _CLASSES[cls](type_):
             yield Diagnostic("MPS0004", f"{key} of {op.name} has type {type_}, wanted {cls}", instr.loc)
@@ -150,7 +159,31 @@ def _cast(known: Known, instr: Instr) -> Found:
     yield from _result(instr, to)
 
 
-_FLOAT_ATOMICS = ("add", "sub", "min", "max", "exchange", "load", "store")
+def _bitcast(known: Known, instr: Instr) -> Found:
+    source, to = instr.targs
+    types = [scalar(t) for t in (source, to) if isinstance(t, Ty)]
+    if len(types) < 2 or not isinstance(source, Ty) or not isinstance(to, Ty) or None in types:
+        yield Diagnostic("MPS0001", "bitcast is between two numbers", instr.loc)
+        return
+    yield from _wanted(known, instr.args["v"], source, "v of bitcast", instr.loc)
+    if types[0] is not None and types[1] is not None and (types[0].bits != types[1].bits or to.is_bool):
+        yield Diagnostic("MPS0004", f"bitcast from {source} to {to}: one width, and no bool", instr.loc)
+    yield from _result(instr, to)
+
+
+def _select(known: Known, instr: Instr) -> Found:
+    a, b = known.type(instr.args["a"]), known.type(instr.args["b"])
+    if a != b:
+        yield Diagnostic("MPS0004", f"the operands of select have types {a} and {b}", instr.loc)
+    elif a is not None and a.name in ("ptr", "rawptr", "gpu.TBuffer"):
+        help = "take an array of twice the length and choose the index"
+        yield Diagnostic("MPS0004", f"select of a {a}: each pointer is one memory", instr.loc, help=help)
+    else:
+        yield from _result(instr, a)
+
+
+_FLOAT_ATOMICS = ("add", "sub", "min", "max", "exchange", "cas", "load", "store")
+_BOOL_ATOMICS = ("and", "or", "xor", "exchange", "cas", "load", "store")
 
 
 def _buffer(known: Known, instr: Instr) -> Found:
@@ -165,8 +198,9 @@ def _buffer(known: Known, instr: Instr) -> Found:
         if key in instr.args:
             yield from _wanted(known, instr.args[key], element, f"{key} of {instr.op}", instr.loc)
     if instr.op.startswith("gpu.atomic_"):
-        kind = instr.op[len("gpu.atomic_") :]
-        if not (element.is_int or (element.is_float and kind in _FLOAT_ATOMICS)):
+        kind = instr.op[len("gpu.atomic_") :].split(".")[0]
+        floats, bools = element.is_float and kind in _FLOAT_ATOMICS, element.is_bool and kind in _BOOL_ATOMICS
+        if not (element.is_int or floats or bools):
             yield Diagnostic("MPS0004", f"there is no {instr.op} of {element}", instr.loc)
     if OPS[instr.op].result == "none":
         yield from _result(instr, None)
@@ -195,11 +229,70 @@ def _length(known: Known, instr: Instr) -> Found:
         )
 
 
-def _shared(known: Known, instr: Instr) -> Found:
+def _field(known: Known, instr: Instr) -> Found:
+    """A field of an element, or one of a struct inside it: ``field=a.b``."""
+    element = instr.targs[0]
+    buffer = known.type(instr.args["buf"])
+    if not isinstance(element, Ty):
+        yield Diagnostic("MPS0001", f"{instr.op} names the type of an element in <>", instr.loc)
+        return
+    if buffer is not None and buffer.args and buffer.args[0] != element:
+        yield Diagnostic("MPS0004", f"{instr.op} of {element} in a {buffer}", instr.loc)
+    at: Ty | None = element
+    for name in field_path(instr):
+        struct = known.module.struct(at.name) if at is not None else None
+        found = dict(struct.fields).get(name) if struct is not None else None
+        if found is None:
+            has = f"it has {', '.join(n for n, _ in struct.fields)}" if struct is not None else None
+            yield Diagnostic("MPS0001", f"{at} has no field {name}", instr.loc, help=has)
+            return
+        at = found
+    if at is None or not _CLASSES["scalar"](at):
+        yield Diagnostic("MPS0004", f"{instr.op} is of one number, and the field is a {at}", instr.loc)
+    elif "v" in instr.args:
+        yield from _wanted(known, instr.args["v"], at, f"v of {instr.op}", instr.loc)
+        yield from _result(instr, None)
+    else:
+        yield from _result(instr, at)
+
+
+def _memory(known: Known, instr: Instr) -> Found:
     count, element = instr.targs
     if not isinstance(count, int) or count < 1 or not isinstance(element, Ty):
-        yield Diagnostic("MPS0001", "gpu.shared takes a number of elements, at least 1, and their type", instr.loc)
+        yield Diagnostic("MPS0001", f"{instr.op} takes a number of elements, at least 1, and their type", instr.loc)
     yield from _result(instr, PTR)
+
+
+def _dynamic(known: Known, instr: Instr) -> Found:
+    if not isinstance(instr.targs[0], Ty):
+        yield Diagnostic("MPS0001", f"{instr.op} names the type of an element in <>", instr.loc)
+    yield from _result(instr, PTR)
+
+
+def _table(known: Known, instr: Instr) -> Found:
+    element, values = instr.targs[0], instr.args["values"]
+    found = values if isinstance(values, tuple) else ()
+    if not found or not all(isinstance(v, Const) and v.type == element for v in found):
+        text = f"the values of gpu.table<{element}> are literals of that type, at least one"
+        yield Diagnostic("MPS0001", text, instr.loc)
+    yield from _result(instr, PTR)
+
+
+def _print(known: Known, instr: Instr) -> Found:
+    text, values = instr.args["text"], instr.args["args"]
+    if not isinstance(text, Const) or not isinstance(values, tuple):
+        yield Diagnostic("MPS0001", 'gpu.print takes text="..." and args=[...]', instr.loc)
+        return
+    for value in values:
+        type_ = known.type(value)
+        if type_ is None or not _CLASSES["scalar"](type_):
+            yield Diagnostic("MPS0004", f"gpu.print shows numbers and bools, no {type_}", instr.loc)
+    count = len(re.findall(r"\{\}", re.sub(r"\{\{|\}\}", "", str(text.value))))
+    if count != len(values):
+        shown = f"{len(values)} values for {count} {{}} in the text"
+        help = "each value stands for a {}; braces are {{ and }}"
+        yield Diagnostic("MPS0001", f"gpu.print has {shown}", instr.loc, help=help)
+    yield from _result(instr, None)
 
 
 def _call(known: Known, instr: Instr) -> Found:
@@ -234,12 +327,19 @@ def _getfield(known: Known, instr: Instr) -> Found:
         yield from _result(instr, found)
 
 
+_ACCESSES = ("gpu.buffer_load", "gpu.buffer_store")
 _SPECIAL: dict[str, Callable[[Known, Instr], Found]] = {
     "cast": _cast,
-    **{name: _buffer for name in OPS if name.startswith(("gpu.buffer_load", "gpu.buffer_store", "gpu.atomic_"))},
+    "bitcast": _bitcast,
+    "select": _select,
+    **{name: _buffer for name in OPS if name in _ACCESSES or name.startswith("gpu.atomic_")},
+    **dict.fromkeys(("gpu.buffer_load_field", "gpu.buffer_store_field"), _field),
     **dict.fromkeys(("gpu.malloc", "ptr.load", "ptr.store", "ptr.add", "ptr.is_null"), _pointer),
     "gpu.buffer_len": _length,
-    "gpu.shared": _shared,
+    **dict.fromkeys(("gpu.shared", "gpu.local"), _memory),
+    "gpu.shared_dynamic": _dynamic,
+    "gpu.table": _table,
+    "gpu.print": _print,
     "call": _call,
     "new": _new,
     "getfield": _getfield,

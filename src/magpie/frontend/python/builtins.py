@@ -15,7 +15,7 @@ from magpie.frontend.python.context import Fx
 from magpie.frontend.python.expressions import node_of, static_value
 from magpie.frontend.python.values import Const, Num, Pointer, Struct, Tuple, Val, View, describe, known
 from magpie.frontend.python.views import element_indices, to_index, whole
-from magpie.ir.layout import HOST_OPS, HostEnv, evaluate
+from magpie.ir.host_expr import host_expr
 from magpie.ir.nodes import Array, HostExpr, LocalArray, Node, PtrType, Region, SharedArray
 from magpie.language.declare import struct_type
 
@@ -210,39 +210,6 @@ def _length(fx: Fx, val: Val, at: ast.AST, kind: str) -> int | HostExpr:
 
 def _parameters_in(node: Node) -> bool:
     return node.op == "param" or any(map(_parameters_in, node.args))
-
-
-_NO_ENV = HostEnv({}, {}, {}, (1, 1, 1), (1, 1, 1))  # for constants, which ask it nothing
-
-
-def host_expr(node: Node) -> HostExpr | None:
-    """``node`` as an expression that the host evaluates at launch; None if it depends on the device."""
-    op, args = node.op, node.args
-    if op == "const":
-        return ("const", int(node.attrs["value"])) if not isinstance(node.attrs["value"], float) else None
-    if op == "param":
-        return ("param", node.attrs["name"])
-    if op in ("extent", "stride"):
-        array = node.attrs["array"]
-        return (op, array.name, node.attrs["dim"]) if array.space == "buffer" else None
-    if op in ("workgroup_size", "num_workgroups"):
-        return (op, node.attrs["dim"])
-    parts = [host_expr(a) for a in args]
-    if not parts or any(p is None for p in parts):
-        return None
-    if op == "cast":
-        t = node.type
-        if parts[0] is not None and parts[0][0] == "const" and isinstance(t, DType) and t.is_int:
-            return ("const", int(evaluate(("cast", t.name, parts[0]), _NO_ENV)))
-        return (
-            ("cast", t.name, parts[0])
-            if isinstance(t, DType) and not t.is_float and not args[0].dtype.is_float
-            else None
-        )
-    if op in HOST_OPS and isinstance(args[0].type, DType) and not args[0].dtype.is_float:
-        fixed = all(p is not None and p[0] == "const" for p in parts)
-        return ("const", evaluate((op, *parts), _NO_ENV)) if fixed else (op, *parts)
-    return None
 
 
 def _clear(fx: Fx, array: Array, e: ast.Call) -> None:

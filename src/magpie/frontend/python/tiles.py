@@ -6,12 +6,12 @@ import ast
 
 from magpie.dtypes import DType, index
 from magpie.frontend.python.arith import convert
-from magpie.frontend.python.builtins import host_expr
 from magpie.frontend.python.calls import BUILTINS, NOTHING, Handler, argument_node
 from magpie.frontend.python.context import Fx
 from magpie.frontend.python.expressions import static_value
 from magpie.frontend.python.values import Const, Fixed, Free, MatrixTile, Val, View, describe
 from magpie.frontend.python.views import element_indices, extent
+from magpie.ir.host_expr import host_expr
 from magpie.ir.nodes import Node, SharedArray
 from magpie.ir.tiles import ACCUMULATORS, GRAIN, Tile
 
