@@ -30,7 +30,7 @@ WARNING = Severity.WARNING
 NOTE = Severity.NOTE
 
 # Families in the order in which listings show them; each is a module of magpie.diagnostics.codes.
-_FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "env", "text", "types", "mpir")
+_FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "tgpu", "env", "text", "types", "mpir")
 
 #: ``MPG_<FAMILY>_<NNNN>``; of `.mp` text MPP (how it is written), MPL (what is doubtful) and others of three letters.
 CODE = re.compile(r"MPG_[A-Z]+_[0-9]{4}|MP[A-FH-Z][0-9]{4}")
