@@ -134,7 +134,7 @@ SHAPES = {
     "while": (
         f"{IDS}br bb1\nbb1:\n%i: u32 = phi {{ [bb0: const.u32 0], [bb2: %j] }}\n%d: bool = icmp.ult {{ a=%i, b=%n }}\n"
         f"cbr %d bb2 bb3\nbb2:\n{store(1)}%j: u32 = i.add {{ a=%i, b=const.u32 1 }}\nbr bb1\nbb3:\n{store(2)}ret\n}}",
-        "loop{break_if store} store",
+        "loop{break_if store}step store",
     ),
     "do while": (
         f"{IDS}br bb1\nbb1:\n%i: u32 = phi {{ [bb0: const.u32 0], [bb1: %j] }}\n{store(1)}"
@@ -145,13 +145,13 @@ SHAPES = {
         f"{IDS}br bb1\nbb1:\n%i: u32 = phi {{ [bb0: const.u32 0], [bb4: %j] }}\n%d: bool = icmp.ult {{ a=%i, b=%n }}\n"
         f"cbr %d bb2 bb5\nbb2:\n%e: bool = icmp.eq {{ a=%i, b=%g }}\ncbr %e bb3 bb4\nbb3:\n{store(1)}br bb5\n"
         f"bb4:\n%j: u32 = i.add {{ a=%i, b=const.u32 1 }}\nbr bb1\nbb5:\n{store(2)}ret\n}}",
-        "loop{break_if if{store break}} store",
+        "loop{break_if if{store break}}step store",
     ),
     "continue": (
         f"{IDS}br bb1\nbb1:\n%i: u32 = phi {{ [bb0: const.u32 0], [bb5: %j] }}\n%d: bool = icmp.ult {{ a=%i, b=%n }}\n"
         f"cbr %d bb2 bb6\nbb2:\n%e: bool = icmp.eq {{ a=%i, b=%g }}\ncbr %e bb3 bb5\nbb3:\n{store(1)}cbr %c bb4 bb5\n"
         f"bb4:\n{store(3)}br bb5\nbb5:\n%j: u32 = i.add {{ a=%i, b=const.u32 1 }}\nbr bb1\nbb6:\nret\n}}",
-        "loop{break_if if{store if{store}}}",
+        "loop{break_if if{store if{store}}}step",
     ),
     "continue out of a nest": (
         f"{IDS}br bb1\nbb1:\n%i: u32 = phi {{ [bb0: const.u32 0], [bb6: %j] }}\n%d: bool = icmp.ult {{ a=%i, b=%n }}\n"

@@ -13,6 +13,7 @@ from magpie.mpir.lower import Body, Context, meeting
 from magpie.mpir.nodes import Function, Instr, Module
 from magpie.mpir.types import Ty, scalar
 from magpie.passes.access import infer
+from magpie.passes.counting import count_loops
 from magpie.passes.inline import inline_calls
 from magpie.passes.uniformity import Level, analyse
 
@@ -82,6 +83,7 @@ class _Lowering:
         body.lower()
         self.refuse_depth(body)
         self.check_labels(body)
+        count_loops(self.result)
         infer(self.result)
         try:
             verify(self.result)
