@@ -448,7 +448,7 @@ def test_rules_of_kernels():
         found = errors("module t\n" + kernel(f"%n: {type_}", "    ret") + "sig TSig(i32) -> i32\n")
         assert found == [(code, 2)]
     unsafe = "unsafe gpu fn @k(%n: i32) -> unit target(wgsl) requires(device_maloc) {\nbb0:\n    ret\n}\n"
-    assert errors("module t\n" + unsafe) == [("MPG_CORE_1200", 2)]
+    assert errors("module t\n" + unsafe) == [("MPG_WGSL_1004", 2), ("MPG_CORE_1200", 2)]
 
 
 def test_recursion_and_faults_of_called_functions_stand_in_those():

@@ -99,6 +99,8 @@ class Backend(ABC):
     id: str
     extension: str
     manifest: Manifest
+    #: What the names of the target's architectures begin with; empty where there is only one.
+    arch_prefix: str = ""
 
     @abstractmethod
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
@@ -106,6 +108,17 @@ class Backend(ABC):
 
         The kernel is asked about without facts: whether it is accepted must not depend on a launch.
         """
+
+    def check_arch(self, kernel: Kernel, arch: str) -> list[Diagnostic]:
+        """What `validate` does not say, since it is asked of kernels for other targets too: what an architecture lacks
+        for ``kernel``, or has to do in a slower way. The name may be empty: what no architecture has is said then.
+        Raises CompileError for one that is not known."""
+        return []
+
+    def shared_bytes(self, arch: str) -> int:
+        """The most shared memory of a workgroup of an architecture; empty: of the one that code is made for where none
+        is named. Raises CompileError for one that is not known."""
+        return self.manifest.max_shared_bytes
 
     @abstractmethod
     def layout(self, kernel: Kernel) -> KernelLayout:

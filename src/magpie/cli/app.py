@@ -61,6 +61,14 @@ def check(
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; docs/MP_LANGUAGE.md names its schema.")
     ] = False,
+    arch: Annotated[
+        str,
+        typer.Option(
+            "--arch",
+            metavar="ARCH",
+            help="Check kernels of a .mp file for this architecture of their target: sm_70; several: sm_70,gfx1100.",
+        ),
+    ] = "",
     max_bytes: _MaxBytes = None,
 ) -> None:
     """Compile every kernel of a file and show what is wrong, without running anything.
@@ -81,7 +89,9 @@ def check(
         raise typer.BadParameter("runs Python files, and prints text", param_hint="--sanitize")
     if sanitize:
         raise typer.Exit(sanitize_command(file, args or [], checks))
-    raise typer.Exit(check_command(file, json, max_bytes))
+    if arch and file.suffix != ".mp":
+        raise typer.BadParameter("is for .mp files, whose kernels declare a target", param_hint="--arch")
+    raise typer.Exit(check_command(file, json, max_bytes, arch))
 
 
 @app.command()

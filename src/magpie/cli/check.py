@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from magpie import knobs
+from magpie.backends.registry import BUILTIN, backend, canonical
 from magpie.cli.kernels import annotated, count, kernels_in
 from magpie.cli.program import argv_of, execute, show_diagnostics
 from magpie.cli.report import json_report
@@ -15,10 +16,13 @@ from magpie.diagnostics import CompileError, Diagnostic
 from magpie.errors import MagpieError
 
 
-def check_command(file: Path, as_json: bool = False, max_bytes: int | None = None) -> int:
-    """Compile every kernel of ``file`` that has full annotations, or read a `.mp` file; 1 if there is an error."""
+def check_command(file: Path, as_json: bool = False, max_bytes: int | None = None, arch: str = "") -> int:
+    """Compile every kernel of ``file`` that has full annotations, or read a `.mp` file; 1 if there is an error.
+
+    ``arch`` are the architectures of targets that the kernels of a `.mp` file are checked for: "sm_70,hip=gfx1100".
+    """
     if file.suffix == ".mp":
-        return _check_text(file, as_json, max_bytes)
+        return _check_text(file, as_json, max_bytes, arch)
     if as_json:
         return _check_json(file)
     with argv_of(file, []):
@@ -42,14 +46,15 @@ def check_command(file: Path, as_json: bool = False, max_bytes: int | None = Non
     return 1 if errors else 0
 
 
-def _check_text(file: Path, as_json: bool, max_bytes: int | None) -> int:
+def _check_text(file: Path, as_json: bool, max_bytes: int | None, arch: str) -> int:
     """Errors of how a `.mp` file is written, of its names and types and of its kernels; a digest that is not right."""
     from magpie.frontend.mp import MAX_BYTES, read
     from magpie.runtime.modules import check_module
 
     found: Sequence[Diagnostic]
+    archs = _archs(arch)
     try:
-        found = check_module(read(file, max_bytes=max_bytes or MAX_BYTES))
+        found = check_module(read(file, max_bytes=max_bytes or MAX_BYTES), archs)
     except CompileError as error:
         found = error.diagnostics
     errors = sum(item.is_error for item in found)
@@ -59,6 +64,27 @@ def _check_text(file: Path, as_json: bool, max_bytes: int | None) -> int:
         show_diagnostics(found)
         print(f"{file}: {count(errors, 'error')}, {count(len(found) - errors, 'warning')}")
     return 1 if errors else 0
+
+
+def _archs(text: str) -> dict[str, str]:
+    """The architecture of each target in a list such as ``sm_70,spv=vulkan1.3+f16``. Raises MagpieError."""
+    found: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        owner, mark, name = item.partition("=")
+        if not mark:
+            name = owner
+            owner = next((i for i in BUILTIN if _prefix(i) and name.startswith(_prefix(i))), "")
+        owner = canonical(owner)
+        if owner not in BUILTIN or not _prefix(owner) or not name:
+            shown = ", ".join(f"{_prefix(i)}... ({i})" for i in BUILTIN if _prefix(i))
+            raise MagpieError(f"--arch: {item!r} is no architecture of a target; they begin with {shown}")
+        if found.setdefault(owner, name) != name:
+            raise MagpieError(f"--arch: {owner} is given twice, as {found[owner]} and {name}")
+    return found
+
+
+def _prefix(target: str) -> str:
+    return backend(target).arch_prefix
 
 
 def _check_json(file: Path) -> int:

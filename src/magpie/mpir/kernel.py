@@ -73,11 +73,11 @@ class _Lowering:
         arrays: dict[str, Array] = {}
         for name, type_ in self.function.params:
             if type_.name == "gpu.TBuffer":
-                buffer = Buffer(name, self.type(type_.args[0]), 1, loc=self.function.loc)
+                buffer = Buffer(name, self.type(type_.args[0]), 1, loc=self.function.place(name))
                 arrays[name] = buffer
                 self.result.params.append(buffer)
             else:
-                self.result.params.append(Scalar(name, self.type(type_), self.function.loc))
+                self.result.params.append(Scalar(name, self.type(type_), self.function.place(name)))
         body = Body(self.function, self.context, self.result.body, arrays)
         self.refuse_irreducible(body)
         body.lower()

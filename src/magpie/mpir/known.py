@@ -9,7 +9,7 @@ from magpie.diagnostics import Diagnostic
 from magpie.mpir.nodes import Block, Const, Err, FnRef, Function, Instr, Module, Operand, Var, Word, exits
 from magpie.mpir.types import Ty
 
-__all__ = ["Found", "Known", "Near", "field_path"]
+__all__ = ["Found", "Known", "Near", "field_path", "reached"]
 
 Found = Iterator[Diagnostic]
 
@@ -31,6 +31,21 @@ class Near:
         self.left -= 1
         found = get_close_matches(name, known, 1) if self.left >= 0 and len(known) <= 1000 else []
         return found[0] if found else None
+
+
+def reached(module: Module, function: Function) -> Iterator[Function]:
+    """A function and all that it comes to call, each once; calls of what is not there are left out."""
+    seen = {function.name}
+    todo = [function]
+    while todo:
+        at = todo.pop()
+        yield at
+        for block in at.blocks:
+            for instr in block.instrs:
+                callee = module.function(instr.callee) if instr.op == "call" else None
+                if callee is not None and callee.name not in seen:
+                    seen.add(callee.name)
+                    todo.append(callee)
 
 
 class Known:

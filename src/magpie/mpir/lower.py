@@ -245,11 +245,12 @@ class Body:
         return self.loops.close()
 
     def loop(self, item: Loop) -> list[Step]:
-        self.out.loc = self.place(item.label)
+        place = self.out.loc = self.place(item.label)
         loop = self.begin(item.after)
         self.open[item.label] = loop
 
         def end() -> None:
+            self.out.loc = place  # the branch at its head, where most loops are left
             node = self.end()
             if item.label in self.found.dispatches:
                 self.dispatches[self.found.dispatches[item.label]] = node

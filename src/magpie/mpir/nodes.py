@@ -184,7 +184,7 @@ class GpuMeta:
 @dataclass(slots=True, eq=False)
 class Function:
     """``params`` are (name, type); the first block is the entry. ``gpu_meta`` is None for a plain `fn`; ``modifier`` is
-    async, unsafe or empty."""
+    async, unsafe or empty. ``places`` has where parameters stand, as far as that is known."""
 
     name: str
     params: list[tuple[str, Ty]] = field(default_factory=list)
@@ -193,6 +193,11 @@ class Function:
     gpu_meta: GpuMeta | None = None
     loc: Loc | None = None
     modifier: str = ""
+    places: dict[str, Loc] = field(default_factory=dict)
+
+    def place(self, name: str) -> Loc | None:
+        """Where a parameter stands, or else the function."""
+        return self.places.get(name, self.loc)
 
 
 @dataclass(slots=True, eq=False)

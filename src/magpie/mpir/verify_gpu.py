@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from itertools import islice
 from math import prod
 
-from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure
-from magpie.diagnostics import Diagnostic
-from magpie.mpir.known import Found, Known
-from magpie.mpir.nodes import Function, GpuMeta, Instr
+from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure, targets_with
+from magpie.diagnostics import Diagnostic, Loc
+from magpie.mpir.known import Found, Known, reached
+from magpie.mpir.nodes import Const, Function, GpuMeta, Instr, operands
 from magpie.mpir.ops import HEAP_OPS, OPS, is_host
 from magpie.mpir.types import Ty
 
@@ -16,6 +17,9 @@ __all__ = ["gpu_rules", "needed"]
 
 _PLAIN_ATOMICS = ("gpu.atomic_load", "gpu.atomic_store", "gpu.atomic_exchange")
 MOST_ITEMS = 1024  # of a workgroup
+
+#: Targets whose kernels require nothing, with the code of that (section 13.7).
+_NO_REQUIRES = {"wgsl": "MPG_WGSL_1004"}
 
 #: Types that no kernel has, with the code of their refusal (specification, section 13.2).
 _HEAP_TYPES = {"Str": "MPG_CORE_1104", "Array": "MPG_CORE_1105", "Map": "MPG_CORE_1106", "TCallable": "MPG_CORE_1107"}
@@ -27,18 +31,10 @@ def gpu_rules(known: Known) -> Found:
     if meta is None:
         return
     yield from _declared(known.function, meta)
-    seen: set[str] = set()
-    todo = [known.function]
-    while todo:
-        function = todo.pop()
-        seen.add(function.name)
-        yield from _body(known, function, closure(n for n in meta.requires if n in CAPABILITIES))
-        for block in function.blocks:
-            for instr in block.instrs:
-                callee = known.module.function(instr.callee) if instr.op == "call" else None
-                if callee is not None and callee.name not in seen:
-                    seen.add(callee.name)
-                    todo.append(callee)
+    has = closure(n for n in meta.requires if n in CAPABILITIES)
+    for function in reached(known.module, known.function):
+        yield from _body(known, function, meta, has)
+    yield from _recursion(known, meta)
 
 
 def _declared(function: Function, meta: GpuMeta) -> Found:
@@ -59,6 +55,12 @@ def _declared(function: Function, meta: GpuMeta) -> Found:
     if meta.is_unsafe != bool(meta.requires):
         wanted = "says what it requires" if meta.is_unsafe else "is `unsafe` where it requires something"
         yield Diagnostic("MPS0008", f"kernel @{function.name} {wanted}", function.loc)
+    none = _NO_REQUIRES.get(meta.target)
+    if none is not None and meta.requires:
+        text = (
+            f"kernel @{function.name} requires {', '.join(meta.requires)}, and {meta.target} has the portable core only"
+        )
+        yield Diagnostic(none, text, function.loc, help="write a portable kernel for this target beside the other one")
     for name in meta.requires:
         if name not in CAPABILITIES:
             yield Diagnostic(
@@ -67,31 +69,85 @@ def _declared(function: Function, meta: GpuMeta) -> Found:
                 function.loc,
                 help=f"there are {', '.join(CAPABILITIES)}",
             )
-        elif cell(name, meta.target) == "no":
-            yield Diagnostic("MPG_CORE_1200", f"{meta.target} does not have {name}", function.loc)
+        elif none is None and not _could(name, meta.target):
+            having = ", ".join(targets_with(name)) or "no target yet"
+            text = f"{meta.target} does not have {name}"
+            yield Diagnostic("MPG_CORE_1200", text, function.loc, help=f"those that have it: {having}")
 
 
-def _body(known: Known, function: Function, has: Container[str]) -> Found:
+def _could(name: str, target: str) -> bool:
+    """Whether a target has a capability, with code for it or not; of an unknown target nothing more is to be said."""
+    return target not in TARGETS or cell(name, target) != "no"
+
+
+def _body(known: Known, function: Function, meta: GpuMeta, has: Container[str]) -> Found:
     for name, type_ in function.params:
-        yield from _type(type_, f"parameter %{name} of @{function.name}", function, None)
+        yield from _type(known, type_, f"parameter %{name} of @{function.name}", function.place(name))
+    yield from _type(known, function.ret, f"what @{function.name} gives", function.loc)
     for block in function.blocks:
         for phi in block.phis:
             if phi.type.name in ("ptr", "rawptr"):
                 yield Diagnostic("MPG_CORE_1405", f"%{phi.result} is one of several pointers", phi.loc)
-            yield from _type(phi.type, f"%{phi.result}", function, None)
+            yield from _type(known, phi.type, f"%{phi.result}", phi.loc)
         for instr in block.instrs:
             code = _refused(known, instr)
             if code is not None:
                 yield Diagnostic(code, f"`{instr.op}` in a kernel", instr.loc)
+                continue
             wanted = needed(instr)
             if wanted and wanted not in has:
-                code = "MPG_MSL_2003" if wanted.startswith("metal.") else "MPG_CORE_1201"
-                helped = f"make it an `unsafe gpu fn` with requires({wanted})"
-                yield Diagnostic(
-                    code, f"`{instr.op}` in a kernel that does not require {wanted}", instr.loc, help=helped
-                )
-            if code is None and instr.type is not None:
-                yield from _type(instr.type, f"%{instr.result}", function, instr)
+                yield _undeclared(f"`{instr.op}` in a kernel that does not require {wanted}", wanted, meta, instr)
+            yield from islice(_types(known, instr), 1)
+        for operand in operands(block.term):
+            if isinstance(operand, Const):
+                yield from _type(known, operand.type, "a constant", block.term.loc)
+
+
+def _undeclared(text: str, name: str, meta: GpuMeta, instr: Instr) -> Diagnostic:
+    code = "MPG_MSL_2003" if name.startswith("metal.") else "MPG_CORE_1201"
+    help = f"make it an `unsafe gpu fn` with requires({name})"
+    if meta.target in _NO_REQUIRES or not _could(name, meta.target):
+        having = ", ".join(targets_with(name))
+        help = f"{meta.target} has no {name}: do without" + (f", or write it for {having}" if having else "")
+    return Diagnostic(code, text, instr.loc, help=help)
+
+
+def _recursion(known: Known, meta: GpuMeta) -> Found:
+    """A call that closes a cycle of calls, one for each function that comes to call itself."""
+    for function, instr, way in _cycles(known):
+        text = f"@{function} comes to call itself: {' -> '.join(f'@{n}' for n in way)}"
+        if not meta.is_unsafe or not _could("recursion", meta.target):
+            help = "write a loop, with a local array as the stack where one is needed"
+            yield Diagnostic("MPG_CORE_1103", text, instr.loc, help=help)
+        elif "recursion" not in meta.requires:
+            yield _undeclared(f"{text}, in a kernel that does not require recursion", "recursion", meta, instr)
+        elif meta.target not in targets_with("recursion"):
+            yield Diagnostic("MPG_CORE_1200", f"{text}; Magpie has no code for that on {meta.target} yet", instr.loc)
+
+
+def _cycles(known: Known) -> Iterator[tuple[str, Instr, list[str]]]:
+    """Depth-first through the calls: the name, the call and the way of each edge back to a function on the way."""
+
+    def calls(function: Function) -> Iterator[Instr]:
+        return (i for b in function.blocks for i in b.instrs if i.op == "call" and known.module.function(i.callee))
+
+    way = {known.function.name: None}  # in order
+    stack = [calls(known.function)]
+    seen = {known.function.name}
+    while stack:
+        instr = next(stack[-1], None)
+        if instr is None:
+            stack.pop()
+            way.popitem()
+        elif instr.callee in way:
+            names = list(way)
+            yield instr.callee, instr, [*names[names.index(instr.callee) :], instr.callee]
+        elif instr.callee not in seen:
+            seen.add(instr.callee)
+            way[instr.callee] = None
+            callee = known.module.function(instr.callee)
+            assert callee is not None
+            stack.append(calls(callee))
 
 
 def _refused(known: Known, instr: Instr) -> str | None:
@@ -113,11 +169,33 @@ def needed(instr: Instr) -> str:
     return OPS[instr.op].capability if instr.op in OPS else ""
 
 
-def _type(type_: Ty, what: str, function: Function, instr: Instr | None) -> Found:
-    loc = function.loc if instr is None else instr.loc
-    if type_.name in _HEAP_TYPES:
-        yield Diagnostic(_HEAP_TYPES[type_.name], f"{what} has type {type_}", loc)
-    elif type_.name in ("i128", "u128"):
-        yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}, which no target has", loc)
-    for inner in type_.args:
-        yield from _type(inner, what, function, instr)
+def _types(known: Known, instr: Instr) -> Found:
+    """What is wrong with the types of an instruction: of its result, in <>, of literals."""
+    if instr.type is not None:
+        yield from _type(known, instr.type, f"%{instr.result}", instr.loc)
+    for targ in instr.targs:
+        if isinstance(targ, Ty):
+            yield from _type(known, targ, f"`{instr.op}`", instr.loc)
+    for operand in operands(instr):
+        if isinstance(operand, Const) and operand.type.is_int:
+            yield from _type(known, operand.type, "a constant", instr.loc)
+
+
+def _type(known: Known, type_: Ty, what: str, loc: Loc | None) -> Found:
+    """The first thing in a type that no kernel has; fields of value structs are part of it."""
+    todo = [type_]
+    seen: set[str] = set()
+    while todo:
+        at = todo.pop()
+        if at.name in _HEAP_TYPES:
+            inside = "" if at is type_ else f", which holds {at}"
+            yield Diagnostic(_HEAP_TYPES[at.name], f"{what} has type {type_}{inside}", loc)
+            return
+        if at.name in ("i128", "u128"):
+            yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}, and no target has {at}", loc)
+            return
+        struct = known.module.struct(at.name)
+        if struct is not None and not struct.heap and at.name not in seen:
+            seen.add(at.name)
+            todo += [field for _, field in reversed(struct.fields)]
+        todo += reversed(at.args)

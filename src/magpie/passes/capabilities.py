@@ -11,27 +11,27 @@ from magpie.diagnostics.loc import Loc
 from magpie.dtypes import DType, StructType, bf16, f16, f64, i64, leaves, u64
 from magpie.ir.nodes import Kernel, Node, walk
 
-__all__ = ["missing_capabilities", "not_portable", "undeclared"]
+__all__ = ["missing_capabilities", "needs", "not_portable", "undeclared"]
 
 
 # The types that not every target has values of, nor a way around.
 _TYPES = {f64: "f64", bf16: "bf16", f16: "f16_arithmetic", i64: "int64", u64: "int64"}
 
 
-def _needs(kernel: Kernel) -> Iterator[tuple[Node, str, str]]:
+def needs(kernel: Kernel) -> Iterator[tuple[Node, str, str]]:
     """The first node that needs each capability, the capability, and what of the node needs it."""
     seen: set[str] = set()
     for region in kernel.bodies():
         for node in walk(region):
-            for needs in (node.info.capability, _atomic(node)):
-                if needs is not None and needs not in seen:
-                    seen.add(needs)
-                    yield node, needs, node.op
+            for name in (node.info.capability, _atomic(node)):
+                if name is not None and name not in seen:
+                    seen.add(name)
+                    yield node, name, node.op
             for type_ in _types(node):
-                needs = _TYPES.get(type_)
-                if needs is not None and needs not in seen:
-                    seen.add(needs)
-                    yield node, needs, f"the type {type_}"
+                name = _TYPES.get(type_)
+                if name is not None and name not in seen:
+                    seen.add(name)
+                    yield node, name, f"the type {type_}"
 
 
 def _types(node: Node) -> Iterator[DType]:
@@ -64,17 +64,17 @@ def missing_capabilities(
     found: list[Diagnostic] = []
     said: set[str] = set()
 
-    def lacks(what: str, needs: str, loc: Loc | None) -> None:
-        said.add(needs)
-        help = (advice or {}).get(needs) or _where(needs, manifest)
-        text = f"{what} the capability {needs!r}, which {_lack(needs, manifest.id, target)}"
+    def lacks(what: str, name: str, loc: Loc | None) -> None:
+        said.add(name)
+        help = (advice or {}).get(name) or _where(name, manifest)
+        text = f"{what} the capability {name!r}, which {_lack(name, manifest.id, target)}"
         found.append(Diagnostic("MPG_CORE_1200", text, loc, help=help))
 
-    for node, needs, what in _needs(kernel):
-        if needs not in have:
-            lacks(f"{what} needs", needs, node.loc)
-    for needs in sorted(kernel.requires - have - said):
-        lacks(f"kernel {kernel.name!r} requires", needs, kernel.loc)
+    for node, name, what in needs(kernel):
+        if name not in have:
+            lacks(f"{what} needs", name, node.loc)
+    for name in sorted(kernel.requires - have - said):
+        lacks(f"kernel {kernel.name!r} requires", name, kernel.loc)
     return found
 
 
@@ -96,12 +96,12 @@ def undeclared(kernel: Kernel, declared: Set[str]) -> list[Diagnostic]:
     return [
         Diagnostic(
             "MPG_CORE_1201",
-            f"{what} needs the capability {needs!r}, which not every target has, and the kernel does not name it",
+            f"{what} needs the capability {name!r}, which not every target has, and the kernel does not name it",
             node.loc,
-            help=f"write requires=({needs!r},) in the kernel's decorator",
+            help=f"write requires=({name!r},) in the kernel's decorator",
         )
-        for node, needs, what in _needs(kernel)
-        if CAPABILITIES[needs].declare and needs not in names
+        for node, name, what in needs(kernel)
+        if CAPABILITIES[name].declare and name not in names
     ]
 
 

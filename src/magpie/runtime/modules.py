@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magpie.backends.base import Manifest
 from magpie.backends.registry import backend as find_backend
+from magpie.capabilities import CAPABILITIES, cell, limits, supported
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.errors import GpuError, clean
 from magpie.frontend.python.annotations import Parameter
@@ -20,9 +22,12 @@ from magpie.frontend.signature import Arg
 from magpie.ir.nodes import Buffer, Scalar
 from magpie.ir.nodes import Kernel as KernelIR
 from magpie.mpir import lower_kernel, print_module
+from magpie.mpir.known import reached
 from magpie.mpir.nodes import Function
 from magpie.mpir.nodes import Module as Mpir
-from magpie.passes.capabilities import not_portable
+from magpie.mpir.verify_target import check_shared, reminder, target_rules
+from magpie.passes import prepare
+from magpie.passes.check import check
 from magpie.runtime.compiling import show_warning
 from magpie.runtime.driver import Dims
 from magpie.runtime.fingerprint import Fingerprint
@@ -92,25 +97,47 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     return Module(module.name, str(path), kernels)
 
 
-def check_module(source: Source) -> list[Diagnostic]:
-    """Everything that is to be said of a source: its errors, or what the declared target of each kernel refuses.
+def check_module(source: Source, archs: Mapping[str, str] | None = None) -> list[Diagnostic]:
+    """Everything that is to be said of a source: its errors, and what the declared target of each kernel refuses.
 
-    Kernels whose target has no backend here are asked what all targets ask.
+    ``archs`` has architectures by target, whose limits hold then; an unknown one is a diagnostic. Where the backend of
+    a target is not here, the table of capabilities stands in for it.
     """
-    from magpie.frontend.mp.kernels import check_source
+    from magpie.frontend.mp.kernels import check_source, in_order
 
-    found = check_source(source)
+    found = check_source(source, target_rules)
     diagnostics = list(found.diagnostics)
-    for function in found.module.functions if found.module is not None else ():
-        meta = function.gpu_meta
-        if meta is not None and found.module is not None:
-            diagnostics += not_portable(found.kernels[function.name], frozenset(meta.requires))
-            try:
-                diagnostics += find_backend(meta.target).validate(found.kernels[function.name])
-            except (GpuError, ImportError):
-                ir = lower_kernel(found.module, function, target="interp")
-                diagnostics += find_backend("interp").validate(ir)
-    return diagnostics
+    if found.module is None:
+        return diagnostics
+    for function in found.module.functions:
+        diagnostics += reminder(function)
+        ir, meta = found.kernels.get(function.name), function.gpu_meta
+        if ir is not None and meta is not None:
+            names = {f.name for f in reached(found.module, function)}
+            refused = any(d.is_error and d.loc is not None and d.loc.function in names for d in diagnostics)
+            diagnostics += _of_target(ir, meta.target, (archs or {}).get(meta.target, ""), refused)
+    return in_order(diagnostics)
+
+
+def _of_target(ir: KernelIR, target: str, arch: str, refused: bool) -> list[Diagnostic]:
+    """What a target says of a kernel's code; of one that was ``refused`` its shared memory is looked at alone."""
+    try:
+        backend = find_backend(target)
+    except (GpuError, ImportError):
+        return check_shared(ir, target) + ([] if refused else check(prepare(ir), _absent(target)))
+    try:
+        found = check_shared(ir, target, backend.shared_bytes(arch))
+        if refused:
+            return found
+        return found + backend.validate(ir) + backend.check_arch(ir, arch)
+    except CompileError as error:
+        return list(error.diagnostics)
+
+
+def _absent(target: str) -> Manifest:
+    """The manifest of a target that has no backend here. 64-bit integers are computed as words where there are none."""
+    have = supported(target) | {"int64"} | {n for n in CAPABILITIES if cell(n, target) == "later"}
+    return Manifest(target, have, **limits(target))
 
 
 class TextKernel(Kernel):

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from magpie.diagnostics.diagnostic import CompileError, Diagnostic
 from magpie.records import record
 
-__all__ = ["ARCHS", "DEFAULT", "STATIC_SHARED", "TENSOR_CORES", "Arch", "arch"]
+if TYPE_CHECKING:
+    from magpie.ir.nodes import Kernel
+
+__all__ = ["ARCHS", "DEFAULT", "STATIC_SHARED", "TENSOR_CORES", "Arch", "arch", "missing_features"]
 
 #: Bytes of shared memory that any kernel may have; more is asked for at launch.
 STATIC_SHARED = 48 * 1024
+
+#: Capability -> the first architecture that has instructions for it (PTX ISA, "fma" of half precision). On older ones
+#: it is computed through other types.
+FIRST = {"bf16": 80}
 
 #: The first architecture whose tensor cores `mp.mma` uses, and that has `cp.async`.
 TENSOR_CORES = 80
@@ -74,3 +82,19 @@ def nearest(major: int, minor: int) -> Arch:
     """The newest known architecture whose code runs on a device of this compute capability."""
     wanted = 10 * major + minor
     return max((a for a in ARCHS.values() if a.number <= wanted), key=lambda a: a.number, default=ARCHS[DEFAULT])
+
+
+def missing_features(kernel: Kernel, target: Arch) -> list[Diagnostic]:
+    """MPG_PTX_2003 for each feature of a kernel that an architecture is too old for, at the first place that has it."""
+    from magpie.passes.capabilities import needs
+
+    return [
+        Diagnostic(
+            "MPG_PTX_2003",
+            f"{what} has instructions from sm_{FIRST[name]} on; on {target.name} it is computed through f32",
+            node.loc or kernel.loc,
+            help=f"compile for sm_{FIRST[name]} or newer, or use f16 or f32",
+        )
+        for node, name, what in needs(kernel)
+        if target.number < FIRST.get(name, 0)
+    ]

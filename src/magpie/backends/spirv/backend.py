@@ -15,7 +15,7 @@ from magpie.records import replaced
 
 if TYPE_CHECKING:  # a kernel that comes from the disk cache needs none of these
     from magpie.backends.spirv.profile import Profile
-    from magpie.diagnostics import Diagnostic
+    from magpie.diagnostics import Diagnostic, Loc
     from magpie.ir.nodes import Kernel
 
 __all__ = ["RULE", "SpirvBackend"]
@@ -29,6 +29,7 @@ class SpirvBackend(Backend):
 
     id = "spv"
     extension = ".spv"
+    arch_prefix = "vulkan"
     manifest = Manifest("spv", supported("spv"), **limits("spv"), alignment=16, static_workgroup=True)
 
     def validate(self, kernel: Kernel) -> list[Diagnostic]:
@@ -37,6 +38,17 @@ class SpirvBackend(Backend):
         from magpie.passes.check import check
 
         return check(prepare(kernel), self.manifest) + padded_structs(kernel)
+
+    def check_arch(self, kernel: Kernel, arch: str) -> list[Diagnostic]:
+        """What devices of a profile lack (MPG_CORE_1200), and tables of constants that no driver takes."""
+        from magpie.backends.spirv.needs import check_profile
+        from magpie.backends.spirv.validate import large_tables
+
+        lacks = check_profile(kernel, self._profile(arch, kernel.loc), self.manifest) if arch else []
+        return lacks + large_tables(kernel)
+
+    def shared_bytes(self, arch: str) -> int:
+        return self._profile(arch, None).shared_bytes
 
     def layout(self, kernel: Kernel) -> KernelLayout:
         return compute_layout(kernel, RULE)
@@ -70,15 +82,11 @@ class SpirvBackend(Backend):
         (Not in `validate`, which is asked about kernels that are for other targets alone.)
         """
         from magpie.backends.spirv.needs import check_profile
-        from magpie.backends.spirv.profile import SUBGROUP_SIZES, profile
+        from magpie.backends.spirv.profile import SUBGROUP_SIZES
         from magpie.backends.spirv.validate import large_tables
-        from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+        from magpie.diagnostics.diagnostic import CompileError
 
-        try:
-            found = profile(options.arch)
-        except ValueError as error:
-            help = "leave arch= out for a desktop GPU of today; `magpie devices` shows the profile of each device"
-            raise CompileError([Diagnostic("MPG_SPV_2004", str(error), kernel.loc, help=help)]) from None
+        found = self._profile(options.arch, kernel.loc)
         size = options.subgroup_size
         if size and size not in SUBGROUP_SIZES:
             sizes = ", ".join(map(str, SUBGROUP_SIZES))
@@ -93,6 +101,18 @@ class SpirvBackend(Backend):
         if refused:
             raise CompileError(refused)
         return found
+
+    def _profile(self, arch: str, loc: Loc | None) -> Profile:
+        """The profile of this text. Raises CompileError for one that there is not."""
+        from magpie.backends.spirv.profile import profile
+
+        try:
+            return profile(arch)
+        except ValueError as error:
+            from magpie.diagnostics.diagnostic import CompileError, Diagnostic
+
+            help = "leave arch= out for a desktop GPU of today; `magpie devices` shows the profile of each device"
+            raise CompileError([Diagnostic("MPG_SPV_2004", str(error), loc, help=help)]) from None
 
 
 def _pipeline() -> Any:

@@ -205,10 +205,13 @@ class Builder:
             elif ended or label is None:
                 if label is not None:
                     help = "start a block before it: bbN:"
-                    self.report("MPP0009", f"nothing follows the end of block {label.text}", item.at, item.end, help)
+                    name = f"block {label.text}" if label.text else "the block"
+                    self.report("MPP0009", f"nothing follows the end of {name}", item.at, item.end, help)
                 elif not ended:
                     self.report("MPP0008", "a block begins with its label", item.at, item.end, "write bb0: before it")
-                label, ended = label or Token("LABEL", "", item.at, item.at), ended or label is not None
+                inside = isinstance(item, (nodes.Assign, nodes.Effect, nodes.UnsafeBlock))
+                ended = ended or label is not None or not inside
+                label = label or Token("LABEL", "", item.at, item.at)
             elif isinstance(item, (nodes.Assign, nodes.Effect, nodes.UnsafeBlock)):
                 body.append(item)
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.frontend.mp.canonical import check_digest
 from magpie.frontend.mp.lexer import MAX_ERRORS
@@ -11,17 +13,18 @@ from magpie.frontend.mp.parser import parse
 from magpie.frontend.mp.source import Source
 from magpie.ir.nodes import Kernel
 from magpie.mpir import lower_kernel, verify
-from magpie.mpir.nodes import Module
+from magpie.mpir.known import reached
+from magpie.mpir.nodes import Function, Module
 from magpie.records import record
 
-__all__ = ["Checked", "check_source"]
+__all__ = ["Checked", "check_source", "in_order"]
 
 
 @record
 class Checked:
-    """A module's kernels as MPIR and, by name, as Kernel IR; None and no kernels where there are errors.
+    """A module as MPIR, and those of its kernels that are right, as Kernel IR by their names.
 
-    Diagnostics stand in the order of their lines.
+    The module is None where the text could not be read. Diagnostics stand in the order of their lines.
     """
 
     module: Module | None
@@ -31,13 +34,21 @@ class Checked:
     @property
     def checked(self) -> Module:
         """The module; raises CompileError with all diagnostics where there are errors."""
-        if self.module is None:
+        if self.module is None or any(d.is_error for d in self.diagnostics):
             raise CompileError(self.diagnostics)
         return self.module
 
 
-def check_source(source: Source) -> Checked:
-    """Read and check a source; at most MAX_ERRORS errors are given."""
+def _none(module: Module, function: Function) -> list[Diagnostic]:
+    return []
+
+
+def check_source(source: Source, rules: Callable[[Module, Function], list[Diagnostic]] = _none) -> Checked:
+    """Read and check a source; at most MAX_ERRORS errors are given.
+
+    ``rules`` are more rules of kernels, asked of those that keep the ones of all targets. A kernel with an error does
+    not hide those of others.
+    """
     parsed = parse(source)
     if parsed.module is None:
         return Checked(None, {}, parsed.diagnostics)
@@ -49,17 +60,26 @@ def check_source(source: Source) -> Checked:
     # of a function that lacks parts, the verifier would report what follows from that
     found += [d for d in verify(module) if (d.loc.function not in broken if d.loc is not None else not names.found)]
     kernels: dict[str, Kernel] = {}
-    if not any(d.is_error for d in found):
-        for function in module.functions:
-            if function.gpu_meta is not None:
-                try:
-                    kernels[function.name] = lower_kernel(module, function)
-                except CompileError as error:
-                    found += error.diagnostics
+    broken = {d.loc.function if d.loc is not None else "" for d in found if d.is_error}
+    for function in module.functions:
+        # an error with no function is one of the module's declarations, on which all rests
+        if function.gpu_meta is None or "" in broken or broken & {f.name for f in reached(module, function)}:
+            continue
+        refused = rules(module, function)
+        found += refused
+        try:
+            kernels[function.name] = lower_kernel(module, function)
+        except CompileError as error:
+            if not any(d.is_error for d in refused):
+                found += error.diagnostics
     digest = check_digest(parsed.module, source)
     if digest is not None:
         found.append(digest)
-    found.sort(key=lambda d: (d.loc.line, d.loc.col) if d.loc is not None else (0, 0))
-    if any(d.is_error for d in found):
-        return Checked(None, {}, tuple(found[:MAX_ERRORS]))
-    return Checked(module, kernels, tuple(found))
+    return Checked(module, kernels, tuple(in_order(found)))
+
+
+def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics in the order of their lines, each once, and of errors as many as one run gives."""
+    ordered = sorted(dict.fromkeys(found), key=lambda d: (d.loc.line, d.loc.col) if d.loc is not None else (0, 0))
+    errors = [d for d in ordered if d.is_error][:MAX_ERRORS]
+    return [d for d in ordered if not d.is_error or d in errors]

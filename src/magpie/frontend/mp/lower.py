@@ -57,6 +57,7 @@ class Lowering:
             ty(signature.result),
             loc=self.loc(function, min(line_end, function.end) if line_end >= 0 else 0),
             modifier="" if function.gpu is not None else function.modifier,
+            places={p.name: self.loc(p) for p in signature.params},
         )
         if signature.type_params:
             self.report("MPT0008", f"kernel @{function.name} has type parameters", signature)

@@ -25,6 +25,9 @@ _GENERIC = {
 _MOST_FIELDS = 4096  # of a value struct
 _DEEPEST = 64
 _PLAIN = ("unit", "Str", "ptr")
+_MLX_ARRAY = "mlx.TArray"
+#: What an array of MLX holds (specification, section 8.2).
+_MLX_ELEMENTS = frozenset(["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"])
 _KNOWN = "gpu."  # the only dotted names of types that are known here; others come with imported modules
 
 
@@ -50,6 +53,7 @@ class Names:
             **_GENERIC,
             **{name: len(struct.params) for name, struct in STRUCTS.items()},
             **{name: len(enum.params) for name, enum in ENUMS.items()},
+            _MLX_ARRAY: 1,
         }
         self._declare()
 
@@ -173,6 +177,14 @@ class Names:
         elif len(type_.args) != wanted:
             shown = "no arguments" if wanted == 0 else "1 argument" if wanted == 1 else f"{wanted} arguments"
             self.report("MPT0002", f"{name} has {shown} in <>, and here {len(type_.args)}", type_, function)
+        elif name == _MLX_ARRAY:
+            self._mlx(type_, scope, function)
+
+    def _mlx(self, type_: nodes.Type, scope: set[str], function: str) -> None:
+        (element,) = type_.args
+        if isinstance(element, nodes.Type) and element.name not in scope | _MLX_ELEMENTS:
+            help = f"its elements are {', '.join(sorted(_MLX_ELEMENTS))}"
+            self.report("MPG_MLX_1002", f"an array of MLX has no elements of type {ty(element)}", type_, function, help)
 
 
 def _head(decl: nodes.Node, source: Source) -> nodes.Node:
