@@ -147,4 +147,4 @@ def test_an_unknown_op_is_a_numbered_error() -> None:
 
 def test_the_manifest_has_every_capability_of_the_op_table_but_those_of_gpus() -> None:
     ops = {row.capability for row in OPS.values() if row.capability}
-    assert ops - BACKEND.manifest.capabilities == {"device_malloc", "cooperative_groups"}
+    assert ops - BACKEND.manifest.capabilities == {"cooperative_groups"}

@@ -125,6 +125,48 @@ def test_a_full_heap_gives_null_and_is_whole_again_after_free():
     assert np.count_nonzero(heap.allocate(None, np.full(3, 1 << 20), 1, owners[:3])) == 2
 
 
+@pytest.mark.parametrize("gang", [4, 32])
+def test_the_cpu_keeps_pointers_across_barriers(gang):
+    @mp.kernel(requires=NEEDS)
+    def k(y, n: mp.i32):
+        i = mp.global_id(0)
+        part = mp.shared(64, mp.i64)
+        p = mp.malloc(n, mp.i64)
+        q = mp.malloc(1, mp.bool_)
+        for j in range(n):
+            p[j] = i * j
+        q[0] = i % 3 == 0
+        part[mp.thread_id(0)] = p[n - 1]
+        mp.barrier()
+        other = part[63 - mp.thread_id(0)]
+        y[i] = other + p[n // 2] if q[0] else -1
+        mp.free(q)
+        mp.free(p)
+
+    y = np.zeros(128, np.int64)
+    k.launch(grid=2, block=64, args=(y, 9), backend="cpu", gang=gang)
+    i = np.arange(128)
+    partner = i // 64 * 64 + 63 - i % 64
+    assert np.array_equal(y, np.where(i % 3 == 0, partner * 8 + i * 4, -1))
+
+
+def test_checked_mode_of_the_cpu_judges_accesses_by_what_was_asked_for():
+    @mp.kernel(requires=NEEDS)
+    def k(y, n: mp.i32, at: mp.i32):
+        i = mp.global_id(0)
+        p = mp.malloc(n, mp.i32)
+        p[at] = i
+        y[i] = p[at]
+
+    y = np.full(4, 7, np.int32)
+    k.launch(grid=1, block=4, args=(y, 3, 2), backend="cpu", checked=True)
+    assert y.tolist() == [0, 1, 2, 3]
+    for n, at in ((3, 3), (3, -1), (0, 0)):
+        with pytest.raises(mp.GpuError, match="MPG_SAN_1003.*malloc") as caught:
+            k.launch(grid=1, block=4, args=(y, n, at), backend="cpu", checked=True)
+        assert "8 faults in this launch" in str(caught.value) and y.tolist() == [0, 0, 0, 0]  # four stores, four loads: skipped
+
+
 def test_ptx_calls_the_device():
     @mp.kernel(requires=NEEDS)
     def k(y: mp.Array[mp.i32, 1], n: mp.i32):

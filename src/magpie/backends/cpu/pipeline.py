@@ -23,6 +23,7 @@ from magpie.passes.dce import drop_dead
 from magpie.passes.expand import expand
 from magpie.passes.lower_tiles import has_tiles, lower_tiles
 from magpie.passes.narrow_index import ranges
+from magpie.passes.pointers import pointers_as_addresses
 from magpie.passes.webs import split_webs
 
 __all__ = ["compile_kernel", "llvm_text", "show"]
@@ -31,8 +32,8 @@ __all__ = ["compile_kernel", "llvm_text", "show"]
 def prepared(kernel: Kernel, *, checked: bool = False) -> Kernel:
     """What the emitter starts from. Checked mode keeps loops as they are written."""
     if checked:
-        return forward_slots(branches_for_jumps(prepare(kernel)))
-    plain = forward_slots(branches_for_jumps(prepare(kernel, trips=False)))
+        return forward_slots(branches_for_jumps(pointers_as_addresses(prepare(kernel), checked=True)))
+    plain = forward_slots(branches_for_jumps(pointers_as_addresses(prepare(kernel, trips=False))))
     return forward_slots(drop_dead(split_webs(expand(walk_loops(plain)))))
 
 

@@ -90,6 +90,8 @@ _VARYING_OPS = frozenset(
         "subgroup_shuffle_up",
         "subgroup_shuffle_down",
         "subgroup_elect",
+        "malloc",
+        "ptr_load",
     ]
 )
 

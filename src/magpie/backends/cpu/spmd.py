@@ -7,6 +7,7 @@ from collections.abc import Callable
 from magpie.backends.cpu.atomics import AtomicsMixin
 from magpie.backends.cpu.control import ControlMixin, LoopFrame
 from magpie.backends.cpu.gang import Coordinates, Env
+from magpie.backends.cpu.heap import HeapMixin
 from magpie.backends.cpu.strided import StridedMixin, Waiting
 from magpie.backends.cpu.subgroups import SubgroupMixin
 from magpie.backends.cpu.values import Mask, Value
@@ -17,7 +18,7 @@ from magpie.ir.ops import OPS
 __all__ = ["Gang", "supported"]
 
 
-class Gang(ControlMixin, StridedMixin, AtomicsMixin, SubgroupMixin):
+class Gang(ControlMixin, StridedMixin, AtomicsMixin, SubgroupMixin, HeapMixin):
     """Emits nodes for one gang at ``at`` under ``mask`` (None: all lanes). The current block is where it starts."""
 
     def __init__(self, env: Env, at: Coordinates, mask: Mask | None = None, end: Block | None = None) -> None:
@@ -90,6 +91,8 @@ _VALUES: dict[str, _Value] = {
     "subgroup_any": Gang.subgroup_vote,
     "subgroup_all": Gang.subgroup_vote,
     "subgroup_elect": Gang.subgroup_elect,
+    "malloc": Gang.malloc,
+    "ptr_load": Gang.ptr_load,
 }
 _EFFECTS: dict[str, Callable[[Gang, Node], None]] = {
     "slot_set": Gang.slot_set,
@@ -106,6 +109,8 @@ _EFFECTS: dict[str, Callable[[Gang, Node], None]] = {
     "assert": Gang.assert_,
     "print": Gang.print_,
     "trap": Gang.assert_,
+    "free": Gang.free,
+    "ptr_store": Gang.ptr_store,
 }
 
 
@@ -119,5 +124,6 @@ def supported(op: str) -> bool:
         or op in _EFFECTS
         or op in LEAVES
         or op in ("const", "barrier", "select", "cast", "bitcast")
+        or op in ("ptr_add", "ptr_valid")  # arithmetic on addresses
         or (op in OPS and knows(op))
     )
