@@ -86,6 +86,11 @@ class Node:
         return OPS[self.op]
 
     @property
+    def checked(self) -> bool:
+        """Whether checked mode looks at this access or division; what stands in `unsafe { }` is left alone."""
+        return "unchecked" not in self.attrs
+
+    @property
     def dtype(self) -> DType:
         """The scalar type of this value; an internal error where it has none."""
         assert isinstance(self.type, DType), f"{self.op} has type {self.type}"

@@ -98,7 +98,9 @@ class Printer:
         elif node.op in ("load", "store", "atomic_rmw", "atomic_cas", "atomic_load", "atomic_store"):
             text = self.memory(node)
         else:
-            words = [self.attr(node.attrs[a], None) for a in info.attrs if node.attrs.get(a) is not None]
+            words = ["unchecked"] * (not node.checked)
+            named = [a for a in info.attrs if a != "unchecked" and node.attrs.get(a) is not None]
+            words += [self.attr(node.attrs[a], None) for a in named]
             words += [self.value(a) for a in node.args]
             text = node.op + (" " + ", ".join(words) if words else "")
             if info.result == "given" and node.type is not None:
@@ -127,6 +129,7 @@ class Printer:
             type_ = type_.fields[position].type
         rest = [self.value(a) for a in node.args[rank:]]
         words = [str(node.attrs[k]) for k in ("kind", "order", "scope") if node.attrs.get(k) is not None]
+        words += ["unchecked"] * (not node.checked)
         return " ".join([node.op, *words]) + " " + ", ".join([where, *rest])
 
     def region(self, region: Region, indent: str) -> None:

@@ -84,7 +84,7 @@ def _operands(kernel: Kernel) -> Iterator[Problem]:
                 yield node, f"operand types differ: {[a.type for a in node.args]}"
 
 
-_OPTIONAL = ("field", "counted", "rolled", "scope", "order", "exclusive", "there")
+_OPTIONAL = ("field", "counted", "rolled", "scope", "order", "exclusive", "there", "unchecked")
 
 
 def _results(kernel: Kernel) -> Iterator[Problem]:

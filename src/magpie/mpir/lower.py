@@ -323,7 +323,11 @@ class Body:
             self.define(phi.result, self.out.get(self.phis[phi.result]))
         for instr in block.instrs:
             self.out.loc = instr.loc or self.out.loc
+            start = len(self.out.region)
             node = self.instruction(instr)
+            for made in self.out.region[start:] if instr.unsafe else ():
+                if "unchecked" in made.info.attrs:
+                    made.attrs["unchecked"] = True
             if instr.result is not None and node is not None:
                 self.define(instr.result, node)
         self.out.loc = block.term.loc or self.out.loc

@@ -14,7 +14,7 @@ _DIVISIONS = ("floordiv", "mod", "tdiv", "trem")
 
 def _division(rw: Rewriter, node: Node) -> Node | None:
     divisor = rw.value(node.args[1])
-    if divisor.dtype.is_int and (divisor.op != "const" or divisor.attrs["value"] == 0):
+    if node.checked and divisor.dtype.is_int and (divisor.op != "const" or divisor.attrs["value"] == 0):
         b = rw.out
         b.emit("assert", b.emit("ne", divisor, b.const(0, divisor.dtype)), message=None, kind="divide")
     return rw.keep(node)

@@ -118,6 +118,9 @@ class _Splitter(Rewriter):
         else:
             for (a, f), value in zip(places, self.of(node.args[-1]), strict=True):
                 self.out.store(a, indices, value, field=f)
+        if not node.checked:
+            for made in self.out.region[-len(places) :]:
+                made.attrs["unchecked"] = True
 
 
 def _needed(kernel: Kernel) -> bool:

@@ -88,7 +88,7 @@ class ChecksMixin(MemoryMixin):
     # --- checked mode --------------------------------------------------------------------------------------------
     def check_bounds(self, node: Node, indices: list[Value]) -> None:
         """Narrow the mask to the lanes whose indices are in bounds, and report the others."""
-        if not self.env.checked or not indices:
+        if not self.env.checked or not indices or not node.checked:
             return
         c, array = self.c, node.attrs["array"]
         inside: Mask | None = None

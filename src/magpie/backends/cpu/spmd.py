@@ -57,7 +57,7 @@ class Gang(ControlMixin, StridedMixin, AtomicsMixin, SubgroupMixin, HeapMixin):
         if effect is not None:
             effect(self, node)
             return
-        if self.env.checked and node.op in _DIVIDE:
+        if self.env.checked and node.op in _DIVIDE and node.checked:
             self.check_divisor(node)
         self.map[node] = self.pure(node)
         if node in self.kept:

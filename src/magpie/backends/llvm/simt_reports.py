@@ -99,7 +99,7 @@ class ReportingSimt(IndexSimt):
 
     # --- checked mode --------------------------------------------------------------------------------------------
     def value(self, node: Node) -> str:
-        if self.checked and node.op in _DIVISIONS and node.args[1].dtype.is_int:
+        if self.checked and node.checked and node.op in _DIVISIONS and node.args[1].dtype.is_int:
             by, elem = self.map[node.args[1]], element(node.args[1].dtype)
             if by == "0" or by.startswith("%"):
                 fine = self.c.op(f"icmp ne {elem} {by}, 0")
@@ -119,7 +119,7 @@ class ReportingSimt(IndexSimt):
 
     def visit(self, node: Node) -> None:
         c = self.c
-        if not self.checked:
+        if not (self.checked and node.checked):
             return super().visit(node)
         if node.op in ("ptr_load", "ptr_store"):
             name, inside, places = "malloc", *self.in_allocation(node.args[0])

@@ -147,7 +147,7 @@ class Reports(Control):
 
     # --- checked mode --------------------------------------------------------------------------------------------
     def visit(self, node: Node) -> None:
-        array: Array | None = node.attrs.get("array") if self.checked else None
+        array: Array | None = node.attrs.get("array") if self.checked and node.checked else None
         if array is None or node.op in ("extent", "stride") or not array.rank:
             return super().visit(node)
         if node.loc is not None:

@@ -71,8 +71,9 @@ class Lowering:
 
     def block(self, block: nodes.Block) -> m.Block:
         made = m.Block(block.label)
-        for item, unsafe in flat(block.body, self.function.modifier == "unsafe"):
-            if isinstance(item.value, nodes.Op) and item.value.name.startswith("ptr.") and not unsafe:
+        for item, unsafe in flat(block.body):
+            raw = isinstance(item.value, nodes.Op) and item.value.name.startswith("ptr.")
+            if isinstance(item.value, nodes.Op) and raw and not unsafe and self.function.modifier != "unsafe":
                 help = f"write unsafe {{ {item.value.name} ... }}"
                 self.report("MPT0009", f"{item.value.name} outside of unsafe code", item, help)
             if isinstance(item, nodes.Assign) and isinstance(item.value, nodes.Phi):
@@ -85,7 +86,7 @@ class Lowering:
                 made.phis.append(m.Phi(item.result, ty(item.type), edges, self.loc(item)))
             else:
                 for instr in self.instructions(item):
-                    instr.unsafe = unsafe and self.function.modifier != "unsafe"
+                    instr.unsafe = unsafe
                     made.instrs.append(instr)
         made.term = self.terminator(block.terminator)
         return made
