@@ -64,7 +64,8 @@ def test_elements_of_structs(tmp_path, backend):
     assert len(sites(load(tmp_path, body, params), backend)) == 2  # one a field of what is written
 
 
-def test_memory_of_the_heap(tmp_path):
+@pytest.mark.parametrize("backend", ["ptx", "cpu"])
+def test_memory_of_the_heap(tmp_path, backend):
     body = """    %p: rawptr<i32> = gpu.malloc<i32> { count=%by }
     unsafe {
         ptr.store<i32> { p=%p, v=%at }
@@ -72,9 +73,9 @@ def test_memory_of_the_heap(tmp_path):
     }
     gpu.buffer_store<i32> { buf=%x, idx=%at, v=%v }
 """
-    assert [k for k, _ in sites(load(tmp_path, body, requires="device_malloc"), "ptx")] == ["bounds"]
+    assert [k for k, _ in sites(load(tmp_path, body, requires="device_malloc"), backend)] == ["bounds"]
     every = load(tmp_path, body.replace("unsafe {", "").replace("    }\n", ""), requires="device_malloc")
-    assert [k for k, _ in sites(every, "ptx")] == ["bounds"] * 3  # in a function that is unsafe as a whole
+    assert [k for k, _ in sites(every, backend)] == ["bounds"] * 3  # in a function that is unsafe as a whole
 
 
 def test_an_access_that_checked_mode_would_have_refused(tmp_path):

@@ -59,7 +59,7 @@ class _Addresses(Rewriter):
         return self.out.emit("ne", self.value(node.args[0]), self.out.const(0, i64))
 
     def access(self, _: Rewriter, node: Node) -> Node:
-        args = (*map(self.value, node.args), *(self.places[node.args[0]] if self.checked else ()))
+        args = (*map(self.value, node.args), *(self.places[node.args[0]] if self.checked and node.checked else ()))
         found = Node(node.op, args, node.type, dict(node.attrs), (), node.loc)
         self.out.region.append(found)
         return found

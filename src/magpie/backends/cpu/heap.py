@@ -71,7 +71,7 @@ class HeapMixin(ChecksMixin):
 
     def inside(self, node: Node) -> Mask | None:
         """The active lanes whose access is to memory that `malloc` gave; checked mode reports the others."""
-        if not self.env.checked:
+        if not (self.env.checked and node.checked):
             return self.mask
         c, w, m = self.c, self.w, self.masks
         origin, at, count = (self.lanes(self.map[a], "i64") for a in node.args[-3:])
