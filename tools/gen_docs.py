@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 from magpie import capabilities, knobs
+from magpie.mpir import prelude, signatures
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -69,7 +71,62 @@ def _amount(limit: capabilities.Limit, least: int | None, most: int | None) -> s
     return text(least) if least == most else f"{text(least)}, up to {text(most)}"
 
 
-PAGES = {"KNOBS.md": knobs_page, "CAPABILITIES.md": capabilities_page}
+_TITLES = {
+    "arr": "Arrays",
+    "map": "Maps",
+    "str": "Strings",
+    "enum": "Enums, structs and callables",
+    "retain": "Owners",
+    "std": "The modules std",
+    "gpu": "Devices, buffers, launches, profiles",
+    "mlx": "The modules mlx",
+}
+
+
+_LIBRARY = """\
+# What host programs of `.mp` files call
+
+Made from `src/magpie/mpir/signatures` by `make docs`. [MP_LANGUAGE.md](MP_LANGUAGE.md) is about the language.
+
+Each row is an operation, or a function of a module by its full name, with its operands and what it gives. Type
+arguments are found from the operands and the result, or written in `<>`, all of them. `a/lhs` may be written
+either way, `hint?` may be left out, and `v...` are any number of operands v0, v1, ... in order. The operands of
+functions may also stand in a list: `args=[%x, %y]`. A value goes where `borrow` or `mutborrow` of its type is
+wanted. Where an enum is wanted, the bare name of a variant without fields will do: `hint=Auto`.
+
+`<T: ...>` and operands without a type of their own say what is allowed: `int` any integer type, `real` f32 and
+f64, `num` integers and floats, `scalar` these and bool, `text` these and Str, `equal` these and enums without
+fields, `ordered` num and Str, `element` scalars and value structs of them, and `key` what a Map takes: integers,
+bool, Str, and types with an `impl hash` and an `impl eq`. `fn(T) -> U` is a TCallable of a signature with these
+types, more parameters behind `...`; `maybe T` is T or `TResult<T, gpu.TError>`.
+"""
+
+
+def library_page() -> str:
+    """docs/MP_LIBRARY.md."""
+    lines = _LIBRARY.splitlines()
+    title = ""
+    for name in signatures.NAMES:
+        found = signatures.signature(name)
+        assert found is not None
+        family = re.split(r"[.(<]", name)[0]
+        if _TITLES.get(family, title) != title:
+            title = _TITLES[family]
+            lines += ["", f"## {title}", "", "| | |", "|---|---|"]
+        lines.append(f"| `{found.text}` | {found.doc} |")
+    lines += ["", "## Types", "", "| | |", "|---|---|"]
+    for struct in prelude.STRUCTS.values():
+        params = f"<{', '.join(struct.params)}>" if struct.params else ""
+        lines.append(f"| `{struct.name}{params}` | heap struct: {', '.join(f'`{n}: {t}`' for n, t in struct.fields)} |")
+    for enum in prelude.ENUMS.values():
+        params = f"<{', '.join(enum.params)}>" if enum.params else ""
+        shown = ", ".join(f"`{v} {{ {f[0][0]}: {f[0][1]} }}`" if f else f"`{v}`" for v, f in enum.variants)
+        lines.append(f"| `{enum.name}{params}` | enum: {shown} |")
+    handles = ", ".join(f"`{name}{'<T>' if count else ''}`" for name, count in prelude.HANDLES.items())
+    return "\n".join([*lines, "", f"{handles} are handles: nobody looks into them."]) + "\n"
+
+
+PAGES = {"KNOBS.md": knobs_page, "CAPABILITIES.md": capabilities_page, "MP_LIBRARY.md": library_page}
 
 
 def main() -> int:

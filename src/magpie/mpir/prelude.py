@@ -1,6 +1,6 @@
-"""The structs and enums that every module has, and the fields and variants of a type.
+"""The structs, enums and handles that every module has, and the fields and variants of a type.
 
-Those of gpu.* are the specification's (sections 4.2, 4.3, 9.3, 11.2 and 11.3).
+Those of gpu.* and mlx.* are the specification's (sections 4.2, 4.3, 8.2 to 8.7, 9.3, 11.2 and 11.3).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from magpie.errors import GpuErrorKind
 from magpie.mpir.nodes import Enum, Module, Struct
 from magpie.mpir.types import Ty
 
-__all__ = ["ENUMS", "STRUCTS", "Fields", "fields_of", "replace", "variants_of"]
+__all__ = ["ENUMS", "HANDLES", "STRUCTS", "Fields", "fields_of", "replace", "variants_of"]
 
 Fields = list[tuple[str, Ty]]
 
@@ -24,6 +24,37 @@ def _u64(*names: str) -> Fields:
     return [(name, Ty("u64")) for name in names]
 
 
+def _layer(name: str, fields: str) -> Struct:
+    return Struct(f"mlx.nn.{name}", [("handle", Ty("mlx.nn.TLayerHandle")), *_u64(*fields.split())], heap=True)
+
+
+def _optimizer(name: str, *fields: str) -> Struct:
+    handle = ("handle", Ty("mlx.optim.TOptimizerHandle"))
+    return Struct(f"mlx.optim.{name}", [handle, *((field, Ty("f32")) for field in fields)], heap=True)
+
+
+def _arrays(name: str, *fields: str) -> Struct:
+    return Struct(name, [(field, Ty("mlx.TArray", (Ty("T"),))) for field in fields], heap=True, params=("T",))
+
+
+_LAYERS = {
+    "TLinear": "in_features out_features",
+    "TConv1d": "in_ch out_ch kernel_size",
+    "TConv2d": "in_ch out_ch kernel_size",
+    "TLayerNorm": "dims",
+    "TBatchNorm": "num_features",
+    "TRnn": "input_size hidden_size",
+    "TLstm": "input_size hidden_size",
+    "TGru": "input_size hidden_size",
+    "TTransformerEncoderLayer": "d_model nhead",
+    "TEmbedding": "num_embeddings dim",
+    "TMultiHeadAttention": "d_model nhead",
+}
+_OPTIMIZERS = {
+    "TAdam": ("learning_rate",),
+    "TSgd": ("learning_rate", "momentum"),
+    "TAdamW": ("learning_rate", "weight_decay"),
+}
 _T, _E, _STR = Ty("T"), Ty("E"), Ty("Str")
 ENUMS: dict[str, Enum] = {
     e.name: e
@@ -56,7 +87,25 @@ STRUCTS: dict[str, Struct] = {
             heap=True,
         ),
         Struct("TParseError", [("text", _STR), ("message", _STR)], heap=True),
+        Struct("TIoError", [("path", _STR), ("message", _STR)], heap=True),
+        *(_layer(name, fields) for name, fields in _LAYERS.items()),
+        *(_optimizer(name, *fields) for name, fields in _OPTIMIZERS.items()),
+        _arrays("mlx.TSvdResult", "u", "s", "vt"),
+        _arrays("mlx.TGradResult", "value", "grad"),
+        _arrays("mlx.TComplex", "re", "im"),
     )
+}
+
+#: Types that nobody looks into, with the number of their arguments.
+HANDLES: dict[str, int] = {
+    "gpu.TDevice": 0,
+    "gpu.TBuffer": 1,
+    "gpu.TFence": 0,
+    "gpu.TProfileSession": 0,
+    "mlx.TArray": 1,
+    "mlx.nn.TLayerHandle": 0,
+    "mlx.optim.TOptimizerHandle": 0,
+    "TStrBuilder": 0,
 }
 
 

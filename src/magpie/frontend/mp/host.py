@@ -10,6 +10,7 @@ from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lower import Lowering
 from magpie.frontend.mp.names import Names, ty
 from magpie.mpir import nodes as m
+from magpie.mpir.signatures import signature
 from magpie.mpir.types import UNIT, Ty
 
 __all__ = ["HostLowering", "constant"]
@@ -64,7 +65,26 @@ class HostLowering(Lowering):
             case nodes.Try():
                 made.op, made.args, made.target = "try", {"v": self.operand(value.value)}, value.target or ""
             case _:
-                return super().instruction(item)
+                made = super().instruction(item) or made
+                return self.named(made, value) if made.op else None
+        return made
+
+    def named(self, made: m.Instr, node: nodes.Node) -> m.Instr | None:
+        """The instruction with its operands called as the table of signatures has them; None where a list of them has
+        another length."""
+        known = signature(made.op)
+        if known is None:
+            return made
+        listed = made.args.get("args")
+        if "@" in made.op and len(made.args) == 1 and isinstance(listed, tuple):
+            if not sum(not p.optional for p in known.operands) <= len(listed) <= len(known.operands):
+                text = f"{made.op} has {len(known.operands)} operands, and here are {len(listed)}"
+                self.report("MPT0004", text, node, f"it is {known.text}")
+                return None
+            made.args = {p.name: value for p, value in zip(known.operands, listed, strict=False)}
+        other = {p.other: p.name for p in known.operands if p.other}
+        if not other.keys().isdisjoint(made.args):
+            made.args = {other.get(k, k) if other.get(k) not in made.args else k: v for k, v in made.args.items()}
         return made
 
     def call(self, made: m.Instr, call: nodes.Call) -> m.Instr | None:
@@ -81,12 +101,13 @@ class HostLowering(Lowering):
         """The call, and the `try` of what it gives."""
         before = m.Instr("", loc=self.loc(item))
         call = nodes.Call(value.callee, value.type_args, value.args, at=value.at, end=value.end)
-        if self.call(before, call) is None:
+        if self.call(before, call) is None or self.named(before, value) is None:
             return []
         result, type_ = (item.result, ty(item.type)) if isinstance(item, nodes.Assign) else (None, None)
         before.result = self.fresh(f"{result or 'try'}_r")
         known = self.names.functions.get(value.callee.name) if before.op == "call" else None
-        error = Ty("gpu.TError" if before.op.startswith(("gpu.", "mlx.")) else "TParseError")
+        row = signature(before.op)
+        error = row.result.args[1] if row is not None and row.result.name == "TResult" else Ty("gpu.TError")
         before.type = ty(known.signature.result) if known is not None else Ty("TResult", (type_ or UNIT, error))
         return [before, m.Instr("try", {"v": m.Var(before.result)}, result, type_, loc=before.loc)]
 

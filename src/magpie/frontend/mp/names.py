@@ -9,7 +9,7 @@ from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.source import Source
 from magpie.mpir.known import Near
-from magpie.mpir.prelude import ENUMS, STRUCTS
+from magpie.mpir.prelude import ENUMS, HANDLES, STRUCTS
 from magpie.mpir.types import TYPE_IDS, Ty
 
 __all__ = ["Names", "ty"]
@@ -20,7 +20,6 @@ _GENERIC = {
     "Map": 2,
     "TCallable": 1,
     "rawptr": 1,
-    "gpu.TBuffer": 1,
 }
 _MOST_FIELDS = 4096  # of a value struct
 _DEEPEST = 64
@@ -28,7 +27,7 @@ _PLAIN = ("unit", "Str", "ptr")
 _MLX_ARRAY = "mlx.TArray"
 #: What an array of MLX holds (specification, section 8.2).
 _MLX_ELEMENTS = frozenset(["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"])
-_KNOWN = "gpu."  # the only dotted names of types that are known here; others come with imported modules
+_KNOWN = ("gpu.", "mlx.")  # other dotted names of types come with imported modules
 
 
 def ty(type_: nodes.Type) -> Ty:
@@ -48,12 +47,12 @@ class Names:
         self.functions: dict[str, nodes.Function] = {}
         self.globals: dict[str, nodes.Global] = {}
         self.types: dict[str, int] = {
-            **dict.fromkeys((n for n in TYPE_IDS if "mlx" not in n), 0),
+            **dict.fromkeys(TYPE_IDS, 0),
             **dict.fromkeys(_PLAIN, 0),
             **_GENERIC,
+            **HANDLES,
             **{name: len(struct.params) for name, struct in STRUCTS.items()},
             **{name: len(enum.params) for name, enum in ENUMS.items()},
-            _MLX_ARRAY: 1,
         }
         self._declare()
 
