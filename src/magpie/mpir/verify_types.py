@@ -155,7 +155,7 @@ def _cast(known: Known, instr: Instr) -> Found:
         return
     yield from _wanted(known, instr.args["v"], source, "v of cast", instr.loc)
     if "bf16" in (source.name, to.name) and {source.name, to.name} & {"f64", "f16"}:
-        yield Diagnostic("MPS0004", f"there is no cast from {source} to {to}", instr.loc, help="go through f32")
+        yield Diagnostic("MPT0012", f"there is no cast from {source} to {to}", instr.loc, help="go through f32")
     yield from _result(instr, to)
 
 

@@ -74,3 +74,11 @@ _d("MPT0011", ERROR, "Value struct without an end", """
     wrong:  value struct TNode { field next: TNode }
     right:  heap struct TNode { field next: TOption<TNode> }
     """)
+_d("MPT0012", ERROR, "bf16 is converted through f32", """
+    bf16 has 8 bits of exponent and f16 and f64 have others, so that a conversion between them would round by rules of
+    its own. There is none but to and from f32, each rounded once, to nearest even.
+
+    wrong:  %y: f64 = cast<bf16, f64> { v=%x }
+    right:  %w: f32 = bf16.to_f32 { v=%x }
+            %y: f64 = cast<f32, f64> { v=%w }
+    """)
