@@ -2,13 +2,104 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from magpie.host import (  # noqa: F401  # each registers what it implements
+    casts,
+    floats,
+    integers,
+    objects,
+    output,
+)
+from magpie.host.code import Code
+from magpie.host.constants import global_value
+from magpie.host.machine import resolve, run
+from magpie.host.output import error, flush
+from magpie.host.panics import INTERRUPTED, PANICKED, PIPE_CLOSED, Panic
+from magpie.host.prepare import prepare
+from magpie.host.values import EnumValue, StructValue
 from magpie.mpir.nodes import Module
 
 __all__ = ["Program"]
 
 
 class Program:
-    """The host program of a checked module."""
+    """The host program of a checked module. ``argv`` is what `std.env.@args` gives."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self.argv: list[str] = []
+        self.globals: dict[str, Any] = {}
+        self.codes = {f.name: Code(f.name, len(f.params), self.prepare) for f in module.functions if f.gpu_meta is None}
+
+    def prepare(self, code: Code) -> None:
+        """Make a function ready to run; done when it is first called."""
+        function = self.module.function(code.name)
+        assert function is not None
+        prepare(self, function, code)
+
+    def glob(self, name: str) -> Any:
+        """The value of a global; what is on the heap is one object."""
+        if name not in self.globals:
+            found = self.module.glob(name)
+            assert found is not None
+            self.globals[name] = global_value(found.value, found.type)
+        return self.globals[name]
+
+    def call(self, name: str, arguments: Sequence[Any] = ()) -> Any:
+        """What a function gives for values as `magpie.host.values` describes them. Raises Panic."""
+        return run(self.codes, self.codes[name], arguments)
+
+    def invoke(self, callee: Any, arguments: Sequence[Any]) -> Any:
+        """What a callable gives. Raises Panic."""
+        return run(self.codes, *resolve(self.codes, callee, arguments))
+
+    def main(self, argv: Sequence[str] = ()) -> int:
+        """Run `@main`; gives the exit status of the process.
+
+        That is the value of `@main` (unit: 0), or the Ok of its TResult; an Err is shown and gives 1. A panic is shown
+        and gives 101, Ctrl-C 130, and 141 means that nobody reads the output any more.
+        """
+        self.argv = list(argv)
+        try:
+            try:
+                status = self.status(self.call("main"))
+            except Panic as panic:
+                error(f"{panic}\n")
+                status = PANICKED
+            except KeyboardInterrupt:
+                error("interrupted\n")
+                status = INTERRUPTED
+            flush()
+        except BrokenPipeError:
+            _close_output()
+            return PIPE_CLOSED
+        return status
+
+    def status(self, value: Any) -> int:
+        """The exit status for a value of `@main`."""
+        if isinstance(value, EnumValue) and value.type.name == "TResult":
+            if value.tag:
+                error(f"error: {_message(value.fields[0])}\n")
+                return 1
+            value = value.fields[0] if value.fields else None
+        return value if isinstance(value, int) else 0
+
+
+def _message(value: Any) -> str:
+    """What an error says: its field ``message`` where it has one."""
+    from magpie.host.text import display
+
+    found = value.fields.get("message") if isinstance(value, StructValue) else None
+    return found if isinstance(found, str) else display(value, None)
+
+
+def _close_output() -> None:
+    """Let Python's own flush at exit write nowhere."""
+    import os
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -67,5 +67,3 @@ def ok(type_: Ty, value: Any = None) -> EnumValue:
 def err(type_: Ty, error: Any) -> EnumValue:
     """``error`` as the Err of a TResult; ``type_`` is the TResult."""
     return EnumValue(type_, "Err", 1, (error,))
-
-

@@ -26,7 +26,7 @@ from magpie.mpir.nodes import (
 )
 from magpie.mpir.types import Ty
 
-__all__ = ["print_module"]
+__all__ = ["item_text", "print_module"]
 
 
 def literal(value: int | float | bool | str, type_: Ty) -> str:
@@ -85,6 +85,11 @@ def _term(node: Term) -> str:
         case Unreachable():
             return "unreachable"
     assert_never(node)
+
+
+def item_text(item: Instr | Phi | Term) -> str:
+    """One line of a block as text."""
+    return _instr(item) if isinstance(item, Instr) else _phi(item) if isinstance(item, Phi) else _term(item)
 
 
 def _block(block: Block, locations: bool) -> list[str]:
