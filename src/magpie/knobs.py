@@ -225,6 +225,13 @@ device: Knob[str | None] = _knob(
     "Forces one device for every launch that does not name one itself; stronger than MAGPIE_BACKEND.",
 )  # fmt: skip
 
+profile: Knob[str | None] = _knob(
+    "MAGPIE_PROFILE", lambda: None, "the table [gpu] alone",
+    "the name of a table [gpu.profiles.NAME] of Magpie.toml",
+    lambda raw: raw if raw else None,
+    "Chooses a profile of the manifest for host programs of .mp files.",
+)  # fmt: skip
+
 cache = _flag("MAGPIE_CACHE", True, "Keeps compiled kernels on disk between processes; 0 compiles anew in each.")
 
 cache_dir: Knob[Path] = _knob(

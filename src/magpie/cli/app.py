@@ -32,14 +32,24 @@ _Args = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Passed 
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-def run(file: _File, args: _Args = None, backend: _Backend = None, device: _Device = None) -> None:
-    """Run a Python file as a program, its launches on the chosen backend or device.
+def run(
+    file: _File,
+    args: _Args = None,
+    backend: _Backend = None,
+    device: _Device = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="For .mp: a profile of Magpie.toml.")
+    ] = None,
+    max_bytes: _MaxBytes = None,
+) -> None:
+    """Run a Python file or a .mp program, its launches on the chosen backend or device.
 
-    Options of magpie stand before FILE; what follows FILE goes to the program.
+    Options of magpie stand before FILE; what follows FILE goes to the program. A .mp file is checked first, and nothing
+    runs where it has errors; the exit status is what its @main gives.
     """
     from magpie.cli.program import run_command
 
-    raise typer.Exit(run_command(file, args or [], backend, device))
+    raise typer.Exit(run_command(file, args or [], backend, device, profile, max_bytes))
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

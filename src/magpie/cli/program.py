@@ -20,7 +20,14 @@ from magpie.errors import MagpieError
 _OWN_FILES = (str(Path(magpie.__file__).parent), "<frozen runpy>", "<frozen importlib")
 
 
-def run_command(file: Path, args: list[str], backend: str | None, device: str | None) -> int:
+def run_command(
+    file: Path,
+    args: list[str],
+    backend: str | None,
+    device: str | None,
+    profile: str | None = None,
+    max_bytes: int | None = None,
+) -> int:
     """``magpie run``: the exit status is the program's, or 1 for an exception."""
     try:
         if backend is not None:
@@ -29,9 +36,15 @@ def run_command(file: Path, args: list[str], backend: str | None, device: str | 
         if device is not None:
             os.environ["MAGPIE_DEVICE"] = device
             knobs.device()
+        if profile is not None:
+            os.environ["MAGPIE_PROFILE"] = profile
     except MagpieError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if file.suffix == ".mp":
+        from magpie.cli.host import run_text
+
+        return run_text(file, args, max_bytes)
     return execute(file, args)
 
 

@@ -9,9 +9,14 @@ from typing import Any
 from magpie.host import (  # noqa: F401  # each registers what it implements
     casts,
     floats,
+    gpu,
+    gpu_buffers,
     integers,
+    launch,
+    mlx,
     objects,
     output,
+    profile,
 )
 from magpie.host.code import Code
 from magpie.host.constants import global_value

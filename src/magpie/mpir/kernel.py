@@ -9,9 +9,10 @@ from magpie.dtypes import StructType, Type
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, Scalar
 from magpie.ir.nodes import Function as IrFunction
 from magpie.ir.verify import VerifyError, verify
+from magpie.mpir.kernel_types import kernel_type
 from magpie.mpir.lower import Body, Context, meeting
 from magpie.mpir.nodes import Function, Instr, Module
-from magpie.mpir.types import Ty, scalar
+from magpie.mpir.types import Ty
 from magpie.passes.access import infer
 from magpie.passes.counting import count_loops
 from magpie.passes.inline import inline_calls
@@ -53,21 +54,14 @@ class _Lowering:
 
     def type(self, type_: Ty) -> Type:
         """A type as kernels have it: scalars and value structs."""
-        type_ = type_.owned
-        found = scalar(type_)
+        found = kernel_type(self.module, type_, self.structs)
         if found is not None:
             return found
+        type_ = type_.owned
+        text = f"a kernel has no {type_}"
         if type_.name == "ptr" or (type_.name == "rawptr" and len(type_.args) == 1):
             text = f"a kernel gives and takes no {type_}: give the buffer, or the value"
-            raise CompileError(Diagnostic("MPG_CORE_1404", text, self.function.loc))
-        declared = self.module.struct(type_.name)
-        if declared is None or declared.heap:
-            raise CompileError(Diagnostic("MPG_CORE_1404", f"a kernel has no {type_}", self.function.loc))
-        if type_.name not in self.structs:
-            self.structs[type_.name] = StructType.build(
-                type_.name, [(name, self.type(field)) for name, field in declared.fields]
-            )
-        return self.structs[type_.name]
+        raise CompileError(Diagnostic("MPG_CORE_1404", text, self.function.loc))
 
     def kernel(self) -> Kernel:
         arrays: dict[str, Array] = {}

@@ -25,6 +25,7 @@ from magpie.mpir import lower_kernel, print_module
 from magpie.mpir.known import reached
 from magpie.mpir.nodes import Function
 from magpie.mpir.nodes import Module as Mpir
+from magpie.mpir.part import part_of
 from magpie.mpir.verify_target import check_shared, reminder, target_rules
 from magpie.passes import prepare
 from magpie.passes.check import check
@@ -38,7 +39,7 @@ from magpie.runtime.specialise import Lowering, Specialiser
 if TYPE_CHECKING:
     from magpie.frontend.mp.source import Source
 
-__all__ = ["Module", "TextKernel", "check_module", "load_module"]
+__all__ = ["Module", "TextKernel", "check_module", "checked_module", "load_module"]
 
 _SIZES = 16  # workgroup sizes other than the declared one that are kept, each with code of its own
 
@@ -98,7 +99,13 @@ def load_module(path: str | os.PathLike[str]) -> Module:
 
 
 def check_module(source: Source, archs: Mapping[str, str] | None = None) -> list[Diagnostic]:
-    """Everything that is to be said of a source: its errors, and what the declared target of each kernel refuses.
+    """Everything that is to be said of a source: see `checked_module`."""
+    return checked_module(source, archs)[1]
+
+
+def checked_module(source: Source, archs: Mapping[str, str] | None = None) -> tuple[Mpir | None, list[Diagnostic]]:
+    """The module of a source, None where it cannot be made, and everything that is to be said of it: its errors, and
+    what the declared target of each kernel refuses.
 
     ``archs`` has architectures by target, whose limits hold then; an unknown one is a diagnostic. Where the backend of
     a target is not here, the table of capabilities stands in for it.
@@ -108,7 +115,7 @@ def check_module(source: Source, archs: Mapping[str, str] | None = None) -> list
     found = check_source(source, target_rules)
     diagnostics = list(found.diagnostics)
     if found.module is None:
-        return diagnostics
+        return None, diagnostics
     for function in found.module.functions:
         diagnostics += reminder(function)
         ir, meta = found.kernels.get(function.name), function.gpu_meta
@@ -116,7 +123,7 @@ def check_module(source: Source, archs: Mapping[str, str] | None = None) -> list
             names = {f.name for f in reached(found.module, function)}
             refused = any(d.is_error and d.loc is not None and d.loc.function in names for d in diagnostics)
             diagnostics += _of_target(ir, meta.target, (archs or {}).get(meta.target, ""), refused)
-    return in_order(diagnostics)
+    return found.module, in_order(diagnostics)
 
 
 def _of_target(ir: KernelIR, target: str, arch: str, refused: bool) -> list[Diagnostic]:
@@ -141,7 +148,10 @@ def _absent(target: str) -> Manifest:
 
 
 class TextKernel(Kernel):
-    """A `gpu fn` of a `.mp` file. See `Kernel`; a launch may name another workgroup size than the declared one."""
+    """A `gpu fn` of a `.mp` file. See `Kernel`; a launch may name another workgroup size than the declared one.
+
+    `sid` is its number in a registry of kernels: the FNV-1a hash of `module.@name` (specification, section 10.1).
+    """
 
     def __init__(self, module: Mpir, function: Function, workgroup: Dims | None = None) -> None:
         # for no target in particular: what is declared for one was checked, and Python launches on any
@@ -151,9 +161,10 @@ class TextKernel(Kernel):
         self.__qualname__ = f"{module.name}.{function.name}"
         self.__module__ = module.name
         self.__doc__ = None
+        self.sid = module.sid(function)
         self._setup(ir.workgroup, False, ir.requires, None)
         self._made["parameters"] = tuple(map(_parameter, ir.params))
-        self._made["specialiser"] = _TextSpecialiser(module, ir)
+        self._made["specialiser"] = _TextSpecialiser(module, function, ir)
         if workgroup is None:
             self.sized = _Sizes(self, module, function)
 
@@ -183,10 +194,10 @@ class _Sizes:
 class _TextSpecialiser(Specialiser):
     """What was compiled of one kernel of a file: its IR is there, and captures nothing."""
 
-    def __init__(self, module: Mpir, ir: KernelIR) -> None:
+    def __init__(self, module: Mpir, function: Function, ir: KernelIR) -> None:
         super().__init__(None, ir.workgroup, False, ir.requires)
         self._ir = ir
-        self._text = f"mp {ir.name}\0{print_module(module, locations=False)}"
+        self._text = f"mp {ir.name}\0{print_module(part_of(module, function), locations=False)}"
 
     def _lower(self, args: tuple[Arg, ...]) -> Lowering:
         return Lowering(self._ir, (), None)
