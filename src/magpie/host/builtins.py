@@ -9,7 +9,7 @@ Operands that may be left out have defaults; one that takes any names (``arr.new
 an operand whose name Python keeps for itself gets an underscore (``with_``). A bare name comes as a str, a list as a
 tuple, ``@f`` as a `CallableValue` that captures nothing, other values as `magpie.host.values` says. What it returns is
 the value, None for unit. It raises `call.panic(text)` where the program cannot go on; an error that the program may
-handle is a TResult: ``call.ok(value)``, ``call.err(error)``.
+handle is a TResult: ``call.ok(value)``, ``call.err(error)``; a TOption is ``call.some(value)`` or ``call.none()``.
 
 A builtin that calls back is a generator: it yields ``(callable, arguments)``, is sent what that gives, and returns its
 own value. So user functions nest as deep through `arr.map` as by themselves. `call.invoke` calls back at once, for code
@@ -64,6 +64,14 @@ class Call:
     def err(self, error: Any) -> EnumValue:
         """``error`` as the Err of the result's type."""
         return err(self.type or UNIT, error)
+
+    def some(self, value: Any) -> EnumValue:
+        """``value`` as the Some of the result's type, a TOption."""
+        return EnumValue(self.type or UNIT, "Some", 0, (value,))
+
+    def none(self) -> EnumValue:
+        """The None of the result's type."""
+        return EnumValue(self.type or UNIT, "None", 1)
 
     def invoke(self, function: Any, *arguments: Any) -> Any:
         """What a TCallable gives for these arguments."""

@@ -78,7 +78,7 @@ def run(codes: dict[str, Code], code: Code, arguments: Sequence[Any]) -> Any:
         raise traced(error, stack, frame, at, steps) from None
     except RecursionError:
         raise traced(Panic("calls back from operations nest too deep"), stack, frame, at, steps) from None
-    except (MemoryError, OverflowError):  # Python's of a length that no object has
+    except MemoryError:
         raise traced(Panic("out of memory"), stack, frame, at, steps) from None
 
 

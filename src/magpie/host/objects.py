@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 from magpie.host.builtins import Call, Site, Step, builtin, operation
 from magpie.host.panics import Panic
-from magpie.host.values import ArrayValue, CallableValue, EnumValue, MapValue, StructValue
+from magpie.host.values import ArrayValue, BuilderValue, CallableValue, EnumValue, MapValue, StructValue
 from magpie.mpir.nodes import Word
 from magpie.mpir.prelude import variants_of
 from magpie.mpir.types import Ty
 
 __all__: list[str] = []
+
+_OBJECTS = (ArrayValue, BuilderValue, MapValue, StructValue)
 
 
 def _word(site: Site, key: str) -> str:
@@ -120,18 +123,30 @@ def _counted(call: Call, v: Any) -> None:
     """One owner more, or one less: an object lives as long as a value names it."""
 
 
-@builtin("share", "weak.downgrade")
-def _same(call: Call, v: Any) -> Any:
+@builtin("share")
+def _share(call: Call, v: Any) -> Any:
     return v
+
+
+@builtin("weak.downgrade")
+def _downgrade(call: Call, v: Any) -> Any:
+    """A reference to an object; a value that is no object of its own is its own reference."""
+    return ref(v) if isinstance(v, _OBJECTS) else v
+
+
+@builtin("weak.upgrade")
+def _upgrade(call: Call, v: Any) -> EnumValue:
+    found = v() if isinstance(v, ref) else v
+    return call.none() if found is None and isinstance(v, ref) else call.some(found)
 
 
 @builtin("clone")
 def _clone(call: Call, v: Any) -> Any:
-    """A new Array, Map or struct with the same parts; of anything else the value."""
+    """A new Array, Map, builder or struct with the same parts; of anything else the value."""
     if isinstance(v, ArrayValue):
         return ArrayValue(v.element, list(v.items))
     if isinstance(v, MapValue):
         return MapValue(v.key, v.value, dict(v.items))
     if isinstance(v, StructValue):
         return StructValue(v.type, dict(v.fields))
-    return v
+    return BuilderValue(list(v.parts)) if isinstance(v, BuilderValue) else v

@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from magpie.host import (  # noqa: F401  # each registers what it implements
+    arrays,
     casts,
     floats,
     gpu,
     gpu_buffers,
     integers,
-    launch,
+launch,
+    maps,
+    mathematics,
     mlx,
     objects,
     output,
+    pointers,
     profile,
+    strings,
+    system,
 )
 from magpie.host.code import Code
 from magpie.host.constants import global_value

@@ -66,8 +66,10 @@ def _f32(value: float) -> float:
 
 
 def _bf16(value: float) -> float:
-    if not value or value - value != 0:  # zero, an infinity or a NaN
+    if not value or value != value:
         return value
+    if abs(value) >= _TOO_LARGE:
+        return math.copysign(math.inf, value)
     step = max(math.frexp(value)[1] - 1, -126) - 7
     found = math.ldexp(round(math.ldexp(value, -step)), step)
     found = math.copysign(found, value)  # an integer 0 has no sign

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from magpie.host.rounding import FORMATS, round_exact
-from magpie.host.values import ArrayValue, CallableValue, EnumValue, MapValue, StructValue
+from magpie.host.values import ArrayValue, CallableValue, EnumValue, MapValue, StructValue, UserKey
 from magpie.mpir.types import Ty
 
 __all__ = ["display", "scalar_text"]
@@ -73,7 +73,8 @@ def display(value: Any, type_: Ty | None, depth: int = 0) -> str:
         return f"[{', '.join(shown)}{_more(value.items)}]"
     if isinstance(value, MapValue):
         first = list(value.items.items())[:_MOST_ITEMS]
-        pairs = [f"{display(k, value.key, depth + 1)}: {display(v, value.value, depth + 1)}" for k, v in first]
+        keyed = [(k.value if isinstance(k, UserKey) else k, v) for k, v in first]
+        pairs = [f"{display(k, value.key, depth + 1)}: {display(v, value.value, depth + 1)}" for k, v in keyed]
         return f"{{{', '.join(pairs)}{_more(value.items)}}}"
     if isinstance(value, StructValue):
         fields = [f"{name}={display(v, None, depth + 1)}" for name, v in value.fields.items()]

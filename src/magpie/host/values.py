@@ -7,16 +7,28 @@ changed. Handles of the GPU are in `magpie.host.gpu`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from magpie.mpir.types import Ty
 from magpie.records import record
 
-__all__ = ["ArrayValue", "CallableValue", "EnumValue", "MapValue", "StructValue", "err", "ok"]
+__all__ = [
+    "ArrayValue",
+    "BuilderValue",
+    "CallableValue",
+    "EnumValue",
+    "MapValue",
+    "PointerValue",
+    "StructValue",
+    "UserKey",
+    "err",
+    "ok",
+]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class ArrayValue:
     """An Array<element>."""
 
@@ -24,16 +36,46 @@ class ArrayValue:
     items: list[Any]
 
 
-@dataclass(slots=True, eq=False)
+class UserKey:
+    """A key of a type that says itself what its hash is, and which of its values are equal."""
+
+    __slots__ = ("equal", "hash", "value")
+
+    def __init__(self, value: Any, hash: int, equal: Callable[[Any, Any], bool]) -> None:
+        self.value = value
+        self.hash = hash
+        self.equal = equal
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UserKey) and self.hash == other.hash and self.equal(self.value, other.value)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class MapValue:
-    """A Map<key, value>; its entries keep the order in which they came."""
+    """A Map<key, value>; its entries keep the order in which they came. Keys are values of the program, or each in a
+    `UserKey`."""
 
     key: Ty
     value: Ty
     items: dict[Any, Any]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class BuilderValue:
+    """A TStrBuilder: the parts of its text."""
+
+    parts: list[str]
+
+    def joined(self) -> str:
+        """The text so far, which is one part from now on."""
+        self.parts[:] = ["".join(self.parts)]
+        return self.parts[0]
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class StructValue:
     """A struct of ``type``, the type with its arguments; the fields of a heap struct may be set."""
 
@@ -57,6 +99,14 @@ class CallableValue:
 
     function: str
     captured: tuple[Any, ...] = ()
+
+
+@record
+class PointerValue:
+    """A raw pointer: element ``at`` of ``memory``, whether there is one or not; null without memory."""
+
+    memory: list[Any] | None
+    at: int = 0
 
 
 def ok(type_: Ty, value: Any = None) -> EnumValue:

@@ -182,7 +182,19 @@ _op("call", "", "any")
 
 #: What host programs have besides: families of operations, and single ones. Functions of modules are called by their
 #: full names, which have an @.
-_HOST_FAMILIES = ("arr.", "map.", "str.", "enum.", "callable.", "std.", "ptr.", "mlx.", "gpu.host.", "gpu.profile.")
+_HOST_FAMILIES = (
+    "arr.",
+    "map.",
+    "str.",
+    "enum.",
+    "callable.",
+    "weak.",
+    "std.",
+    "ptr.",
+    "mlx.",
+    "gpu.host.",
+    "gpu.profile.",
+)
 _LAUNCHES = ("gpu.launch", "gpu.launch_async")
 _COUNTED = ("retain", "release", "share", "clone")
 _HOST_OPS = frozenset((*_LAUNCHES, *_COUNTED, "call.indirect", "setfield", "global", "try"))
