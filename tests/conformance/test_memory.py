@@ -595,3 +595,17 @@ def test_empty_arrays_and_a_zero_grid(t):
         Run(k_copy, (untouched, untouched.copy()), {1: untouched.copy()}, grid=(0, 3, 1)),
         Run(k_copy2, (np.zeros((0, 4), t.numpy), np.zeros((0, 4), t.numpy)), {1: np.zeros((0, 4), t.numpy)}, grid=(1, 1)),
     ]
+
+
+@mp.kernel(workgroup=64)
+def k_narrowed_under_a_constant_mask(x: mp.Array[mp.i32], out):
+    i = mp.thread_id(0)
+    if i < 17:  # one lane of a gang of 4, 8 or 16, which the compiler knows
+        out[i] = x[i]
+
+
+@case(dtypes=(mp.i8, mp.u8, mp.i16, mp.u16), gangs=True)
+def test_a_narrowed_store_of_one_lane_leaves_its_neighbours(t):
+    x = np.arange(64, dtype=np.int32) * 70_000 + 5
+    out = np.full(64, 7, t.numpy)
+    return Run(k_narrowed_under_a_constant_mask, (x, out), {1: np.where(np.arange(64) < 17, x.astype(t.numpy), out)})

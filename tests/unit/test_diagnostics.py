@@ -73,8 +73,16 @@ MPG_PROF_1003 warning Counter not supported on this device
 def test_every_code_of_the_specification_is_in_the_table(row):
     code, severity, title = row.split(" ", 2)
     assert lookup(code).severity.value == severity
-    # One code of the specification has a second title (irreducible control flow), after the first.
-    assert lookup(code).title.startswith(title)
+    # One code of the specification stands for a second thing too, which its title names after the first.
+    second = ", or irreducible control flow" if code == "MPG_WGSL_1001" else ""
+    assert lookup(code).title == title + second
+
+
+def test_codes_of_the_specification_that_it_leaves_open():
+    """It names a limit of 16 KB in section 5.3, with the code, and has no row for it in 13.7."""
+    assert len(SEED_CODES.strip().splitlines()) == 14 + 3 + 4 + 3 + 2 + 6 + 4 + 3
+    row = lookup("MPG_WGSL_2001")
+    assert row.severity is ERROR and "16KB" in row.title
 
 
 def test_every_row_explains_itself():
@@ -83,10 +91,8 @@ def test_every_row_explains_itself():
         assert re.fullmatch(r"MPG_[A-Z]+_[0-9]{4}|MP[A-FH-Z][0-9]{4}", row.code)
         assert row.title == row.title.strip() and not row.title.endswith(".")
         lines = row.text.splitlines()
-        assert 2 <= len(lines) <= 14, row.code
+        assert 5 <= len(lines) <= 45, row.code
         assert all(len(line) <= 120 and line == line.rstrip() for line in lines), row.code
-        # An example of wrong code without the right one is no help.
-        assert row.text.count("wrong:") <= row.text.count("right:"), row.code
 
 
 def test_define_refuses_malformed_and_repeated_codes():

@@ -2,9 +2,19 @@
 
 Each code is defined once, by one ``_d(...)`` call in the file of its family in ``codes/``::
 
-    _d("MPG_PY_1001", ERROR, "title", \"\"\"explanation, with an example of wrong and right code\"\"\")
+    _d("MPG_PY_1001", ERROR, "title", \"\"\"
+        Why it is refused.
 
-and nothing else lists codes: the renderer, ``magpie explain``, the docs and the tests read ``table()``.
+        cure: What to do about it.
+
+        wrong:  code that has it
+        right:  the same without
+        \"\"\")
+
+What is only a warning `warns:`; where no code can show it, `example:` has a message. Examples of `.mp` text are checked
+by the tests: each wrong one raises its code and nothing else, each right one raises nothing.
+
+Nothing else lists codes: the renderer, ``magpie explain``, the docs and the tests read ``table()``.
 A backend outside this repository calls ``define`` for its own codes when it is loaded.
 """
 
@@ -30,7 +40,10 @@ WARNING = Severity.WARNING
 NOTE = Severity.NOTE
 
 # Families in the order in which listings show them; each is a module of magpie.diagnostics.codes.
-_FAMILY_MODULES = ("core", "targets", "python", "launch", "sanitizer", "cpu", "tgpu", "env", "text", "types", "mpir")
+_FAMILY_MODULES = (
+    *("core", "control", "spirv", "targets", "mlx", "python", "launch", "sanitizer", "cpu", "tgpu", "env"),
+    *("text", "types", "mpir"),
+)
 
 #: ``MPG_<FAMILY>_<NNNN>``; of `.mp` text MPP (how it is written), MPL (what is doubtful) and others of three letters.
 CODE = re.compile(r"MPG_[A-Z]+_[0-9]{4}|MP[A-FH-Z][0-9]{4}")

@@ -393,6 +393,7 @@ class MemoryMixin(AddressMixin):
                     c.br(join)
                     c.place(part)
                 mask = self.masks.i1(self.mask)
+                lanes = self.untruncated(lanes, elem, size)
                 c.do(
                     f"call void @{name}({vt} {lanes}, ptr {a.base}, i32 {size}, {self.masks.i1_type} {mask}){a.suffix}"
                 )
@@ -401,6 +402,23 @@ class MemoryMixin(AddressMixin):
                     c.place(join)
                 return
         self.store_apart(a, lanes, elem)
+
+    def untruncated(self, lanes: str, elem: str, size: int) -> str:
+        """Lanes of less than 32 bits behind a fence that keeps LLVM from joining their truncation and a masked store.
+
+        Where such a store's mask turns out to be a constant with one lane, LLVM 22 writes that lane in the type that it
+        had before the truncation, over its neighbours.
+        """
+        if size >= 4:
+            return lanes
+        c, w = self.c, self.w
+        n = w * size // 4
+        words, code = ("float", "f32") if n == 1 else (f"<{n} x float>", f"v{n}f32")
+        name = f"llvm.arithmetic.fence.{code}"
+        c.module.declare(name, words, words)
+        as_words = c.op(f"bitcast <{w} x {elem}> {lanes} to {words}")
+        fenced = c.op(f"call {words} @{name}({words} {as_words})")
+        return c.op(f"bitcast {words} {fenced} to <{w} x {elem}>")
 
     def store_apart(self, a: Address, lanes: str, elem: str) -> None:
         """Store lane by lane."""

@@ -10,19 +10,25 @@ _d("MPG_TGPU_1001", ERROR, "Assembly syntax error", """
     registers (R0, R1, ...), whole numbers or labels; a comment begins with a semicolon. docs/TINYGPU.md lists the
     instructions.
 
+    cure: Write the operands that the instruction takes; docs/TINYGPU.md lists them.
+
     wrong:  SUB R0, R1, R2
     right:  MUL R2, R2, -1
             ADD R0, R1, R2
     """)
 _d("MPG_TGPU_1002", ERROR, "Label that reads as a register", """
     tiny-gpu's own assembler takes every operand that begins with R or r for a register, and a branch to such a label
-    fails there. Call it something else; generated code has L0, L1, ...
+    fails there.
+
+    cure: Call it something else; generated code has L0, L1, ...
 
     wrong:  relu_end:
     right:  end_of_relu:
     """)
 _d("MPG_TGPU_1003", ERROR, "Unknown or repeated label", """
     A branch names a label that no line defines, or two lines define the same one. Upper and lower case differ.
+
+    cure: Define the label once, with the spelling of the branch.
 
     wrong:  loop:
             BRLT Loop
@@ -33,6 +39,8 @@ _d("MPG_TGPU_1004", ERROR, "Number or register out of range", """
     Numbers have 32 bits with a sign: -2147483648 to 2147483647. Registers go from R0 to the one below the number of
     registers of the launch, which is 16 where nothing else is said.
 
+    cure: Use a number and a register that there are, or a launch with more registers.
+
     wrong:  SET R16, 3000000000
     right:  SET R15, -1294967296
     """)
@@ -41,12 +49,16 @@ _d("MPG_TGPU_1101", ERROR, "Access outside of memory", """
     at shared_size and above for SHLD and SHST. The message names instruction, block and thread. tiny-gpu itself lets
     shared accesses pass: a load gives 0 and a store is dropped; `silent_shared=True` does that here.
 
+    cure: Compare the address with the size before the access, or give the launch more memory.
+
     wrong:  SHST R6, R0          ; 8 threads, shared_size 4
     right:  shared_size 8
     """)
 _d("MPG_TGPU_1102", ERROR, "Program does not end", """
-    The launch ran for as many steps as it was allowed (`max_steps`, a million if nothing is said), and threads
-    still run: most often a loop whose counter is never changed, or that is compared with the wrong end.
+    The launch ran for as many steps as it was allowed (`max_steps`, a million if nothing is said), and threads still
+    run: most often a loop whose counter is never changed, or that is compared with the wrong end.
+
+    cure: Change the counter in the loop, or allow more steps with `max_steps`.
 
     wrong:  loop: CMP R0, 10
             BRLT loop
@@ -56,8 +68,9 @@ _d("MPG_TGPU_1102", ERROR, "Program does not end", """
     """)
 _d("MPG_TGPU_1103", ERROR, "Barrier that not all threads reach", """
     Every thread that still runs waits, and none can go on: SYNCB waits for all threads of the block and SYNC for all
-    threads of the launch, and one of them has ended or waits at the other kind. Let every thread come to the same
-    barriers.
+    threads of the launch, and one of them has ended or waits at the other kind.
+
+    cure: Let every thread come to the same barriers.
 
     wrong:  BEQ R6, 0, end
             SYNCB
@@ -70,6 +83,8 @@ _d("MPG_TGPU_1103", ERROR, "Barrier that not all threads reach", """
 _d("MPG_TGPU_1104", ERROR, "Reserved register changed", """
     R5 holds the block, R6 the thread in its block and R7 the thread of the launch. Programs only read them; a run of a
     launch document ends with this error where one was changed.
+
+    cure: Copy the number to another register, and change that one.
 
     wrong:  ADD R6, R6, 1
     right:  ADD R0, R6, 1
