@@ -184,7 +184,8 @@ class GpuMeta:
 @dataclass(slots=True, eq=False)
 class Function:
     """``params`` are (name, type); the first block is the entry. ``gpu_meta`` is None for a plain `fn`; ``modifier`` is
-    async, unsafe or empty. ``places`` has where parameters stand, as far as that is known."""
+    async, unsafe or empty. ``places`` has where parameters stand, and where a kernel declares what, by "target()",
+    "workgroup()" and "requires()", as far as that is known."""
 
     name: str
     params: list[tuple[str, Ty]] = field(default_factory=list)
@@ -196,7 +197,7 @@ class Function:
     places: dict[str, Loc] = field(default_factory=dict)
 
     def place(self, name: str) -> Loc | None:
-        """Where a parameter stands, or else the function."""
+        """Where a parameter or a declaration stands, or else the function."""
         return self.places.get(name, self.loc)
 
 

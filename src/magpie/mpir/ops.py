@@ -13,6 +13,7 @@ __all__ = [
     "FLOAT_COMPARES",
     "HEAP_OPS",
     "MATH",
+    "NO_CODE",
     "OPS",
     "ORDERS",
     "SCOPES",
@@ -198,6 +199,14 @@ _HOST_FAMILIES = (
 _LAUNCHES = ("gpu.launch", "gpu.launch_async")
 _COUNTED = ("retain", "release", "share", "clone")
 _HOST_OPS = frozenset((*_LAUNCHES, *_COUNTED, "call.indirect", "setfield", "global", "try"))
+
+#: What some devices can do in a kernel and there is no code for yet, with the capability (specification, sections 2.2
+#: and 6.1). Hosts launch by other rules.
+NO_CODE = {
+    "gpu.metal.imageblock": "metal.imageblock",
+    "gpu.metal.tile_memory": "metal.tile_memory",
+    **dict.fromkeys(_LAUNCHES, "dynamic_parallelism"),
+}
 
 #: What a kernel must not do, with the code of its refusal (specification, section 5.1).
 HEAP_OPS: dict[str, str] = {

@@ -8,7 +8,7 @@ from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
 from magpie.mpir.known import Found, Known, Near
 from magpie.mpir.nodes import Const, Err, Instr, Module, Operand, Switch, Var, operands, targets
-from magpie.mpir.ops import OPS, is_host
+from magpie.mpir.ops import NO_CODE, OPS, is_host
 from magpie.mpir.prelude import fields_of
 from magpie.mpir.stretches import Stretch, Stretches
 from magpie.mpir.types import Ty
@@ -71,7 +71,7 @@ def _operations(known: Known) -> Found:
         for instr in block.instrs:
             op = OPS.get(instr.op)
             if op is None:
-                if not is_host(instr.op):
+                if not (is_host(instr.op) or instr.op in NO_CODE):
                     near = known.near(instr.op, OPS)
                     helped = f"did you mean {near}?" if near else None
                     yield Diagnostic("MPS0007", f"there is no operation {instr.op}", instr.loc, help=helped)

@@ -10,7 +10,7 @@ from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure, targets_wi
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.known import Found, Known, reached
 from magpie.mpir.nodes import Const, Function, GpuMeta, Instr, operands
-from magpie.mpir.ops import HEAP_OPS, OPS, is_host
+from magpie.mpir.ops import HEAP_OPS, NO_CODE, OPS, is_host
 from magpie.mpir.types import Ty
 
 __all__ = ["gpu_rules", "needed"]
@@ -39,15 +39,15 @@ def gpu_rules(known: Known) -> Found:
 
 def _declared(function: Function, meta: GpuMeta) -> Found:
     if meta.target not in TARGETS:
-        shown = ", ".join(TARGETS)
-        yield Diagnostic("MPG_CORE_1300", f"there is no target {meta.target}", function.loc, help=f"there are {shown}")
+        text = f"there is no target {meta.target}"
+        yield Diagnostic("MPG_CORE_1300", text, function.place("target()"), help=f"there are {', '.join(TARGETS)}")
         return
     if min(meta.workgroup) < 1 or prod(meta.workgroup) > MOST_ITEMS:
         size = ", ".join(map(str, meta.workgroup))
         yield Diagnostic(
             "MPG_CORE_1302",
             f"workgroup({size}) has {prod(meta.workgroup)} work-items",
-            function.loc,
+            function.place("workgroup()"),
             help=f"each size is at least 1, and their product at most {MOST_ITEMS}",
         )
     if function.ret.name != "unit":
@@ -55,24 +55,25 @@ def _declared(function: Function, meta: GpuMeta) -> Found:
     if meta.is_unsafe != bool(meta.requires):
         wanted = "says what it requires" if meta.is_unsafe else "is `unsafe` where it requires something"
         yield Diagnostic("MPS0008", f"kernel @{function.name} {wanted}", function.loc)
+    where = function.place("requires()")
     none = _NO_REQUIRES.get(meta.target)
     if none is not None and meta.requires:
         text = (
             f"kernel @{function.name} requires {', '.join(meta.requires)}, and {meta.target} has the portable core only"
         )
-        yield Diagnostic(none, text, function.loc, help="write a portable kernel for this target beside the other one")
+        yield Diagnostic(none, text, where, help="write a portable kernel for this target beside the other one")
     for name in meta.requires:
         if name not in CAPABILITIES:
             yield Diagnostic(
                 "MPG_CORE_1200",
                 f"there is no capability {name}",
-                function.loc,
+                where,
                 help=f"there are {', '.join(CAPABILITIES)}",
             )
         elif none is None and not _could(name, meta.target):
             having = ", ".join(targets_with(name)) or "no target yet"
             text = f"{meta.target} does not have {name}"
-            yield Diagnostic("MPG_CORE_1200", text, function.loc, help=f"those that have it: {having}")
+            yield Diagnostic("MPG_CORE_1200", text, where, help=f"those that have it: {having}")
 
 
 def _could(name: str, target: str) -> bool:
@@ -90,6 +91,9 @@ def _body(known: Known, function: Function, meta: GpuMeta, has: Container[str]) 
                 yield Diagnostic("MPG_CORE_1405", f"%{phi.result} is one of several pointers", phi.loc)
             yield from _type(known, phi.type, f"%{phi.result}", phi.loc)
         for instr in block.instrs:
+            if instr.op in NO_CODE:
+                yield from _no_code(f"`{instr.op}`", NO_CODE[instr.op], meta, has, instr)
+                continue
             code = _refused(known, instr)
             if code is not None:
                 yield Diagnostic(code, f"`{instr.op}` in a kernel", instr.loc)
@@ -112,6 +116,15 @@ def _undeclared(text: str, name: str, meta: GpuMeta, instr: Instr) -> Diagnostic
     return Diagnostic(code, text, instr.loc, help=help)
 
 
+def _no_code(what: str, name: str, meta: GpuMeta, has: Container[str], instr: Instr) -> Found:
+    """What devices of the target can do with a capability, and Magpie has no code for."""
+    if name not in has:
+        yield _undeclared(f"{what} in a kernel that does not require {name}", name, meta, instr)
+    elif _could(name, meta.target) and meta.target not in targets_with(name):
+        text = f"{what} needs {name}, which Magpie has no code for on {meta.target} yet"
+        yield Diagnostic("MPG_CORE_1200", text, instr.loc)
+
+
 def _recursion(known: Known, meta: GpuMeta) -> Found:
     """A call that closes a cycle of calls, one for each function that comes to call itself."""
     for function, instr, way in _cycles(known):
@@ -119,10 +132,8 @@ def _recursion(known: Known, meta: GpuMeta) -> Found:
         if not meta.is_unsafe or not _could("recursion", meta.target):
             help = "write a loop, with a local array as the stack where one is needed"
             yield Diagnostic("MPG_CORE_1103", text, instr.loc, help=help)
-        elif "recursion" not in meta.requires:
-            yield _undeclared(f"{text}, in a kernel that does not require recursion", "recursion", meta, instr)
-        elif meta.target not in targets_with("recursion"):
-            yield Diagnostic("MPG_CORE_1200", f"{text}; Magpie has no code for that on {meta.target} yet", instr.loc)
+        else:
+            yield from _no_code(text, "recursion", meta, meta.requires, instr)
 
 
 def _cycles(known: Known) -> Iterator[tuple[str, Instr, list[str]]]:

@@ -15,6 +15,7 @@ from magpie.diagnostics import Diagnostic, Loc
 from magpie.ir.nodes import Kernel
 from magpie.mpir.known import Found, reached
 from magpie.mpir.nodes import Const, Function, GpuMeta, Module, operands
+from magpie.mpir.ops import FENCES
 from magpie.mpir.types import Ty
 from magpie.records import record
 
@@ -56,6 +57,15 @@ def _pointers(module: Module, function: Function) -> Iterator[_Place]:
                     yield _Place(f"`{instr.op}` works on a pointer", instr.loc)
 
 
+def _fences(module: Module, function: Function) -> Iterator[_Place]:
+    """Fences of the device; those of the workgroup are what a barrier does."""
+    for f in reached(module, function):
+        for block in f.blocks:
+            for instr in block.instrs:
+                if instr.op in FENCES and ".workgroup" not in instr.op:
+                    yield _Place(f"`{instr.op}` orders memory of the device", instr.loc)
+
+
 def _of_type(name: str) -> Callable[[Module, Function], Iterator[_Place]]:
     """The first place of each function that has a type: a parameter, or else an instruction."""
 
@@ -63,7 +73,8 @@ def _of_type(name: str) -> Callable[[Module, Function], Iterator[_Place]]:
         for f in reached(module, function):
             place = next((p for p in _typed(f) if _holds(module, p[0], name)), None)
             if place is not None:
-                yield _Place(f"{place[1]} has type {place[0]}", place[2])
+                inside = "" if place[0].name == name else f", which holds {name}"
+                yield _Place(f"{place[1]} has type {place[0]}{inside}", place[2])
 
     return places
 
@@ -101,12 +112,13 @@ def _holds(module: Module, type_: Ty, name: str) -> bool:
     return False
 
 
-#: Feature -> where a kernel needs it. Those that are capabilities have their names.
-_NEEDS: dict[str, Callable[[Module, Function], Iterator[_Place]]] = {
-    "value_structs": _structs,
-    "pointers": _pointers,
-    "bf16": _of_type("bf16"),
-    "f64": _of_type("f64"),
+#: Feature -> what it is called, and where a kernel needs it. Those that are capabilities have their names.
+_NEEDS: dict[str, tuple[str, Callable[[Module, Function], Iterator[_Place]]]] = {
+    "value_structs": ("structs in buffers", _structs),
+    "pointers": ("pointers", _pointers),
+    "device_fences": ("fences of the device", _fences),
+    "bf16": ("bf16", _of_type("bf16")),
+    "f64": ("f64", _of_type("f64")),
 }
 
 #: (feature, target that lacks it) -> the code of its refusal, and the cure. A target that is not here has the feature,
@@ -115,18 +127,19 @@ _REFUSALS: dict[tuple[str, str], tuple[str, str]] = {
     ("value_structs", "wgsl"): ("MPG_WGSL_1001", "give each field a buffer of its own"),
     ("pointers", "wgsl"): ("MPG_WGSL_1002", "use an index into a buffer or into shared memory"),
     ("bf16", "wgsl"): ("MPG_WGSL_1003", "use f16 or f32"),
+    ("device_fences", "wgsl"): ("MPG_CORE_1405", "use gpu.fence.workgroup, or end the kernel where others go on"),
     ("f64", "wgsl"): ("MPG_CORE_1404", "use f32"),
     ("f64", "msl"): ("MPG_CORE_1404", "use f32"),
 }
 
 
 def _features(module: Module, function: Function, meta: GpuMeta) -> Found:
-    for feature, needs in _NEEDS.items():
+    for feature, (name, needs) in _NEEDS.items():
         refusal = _REFUSALS.get((feature, meta.target))
         if refusal is not None:
             code, help = refusal
             for place in needs(module, function):
-                yield Diagnostic(code, f"{place.what}, and {meta.target} has none", place.loc, help=help)
+                yield Diagnostic(code, f"{place.what}, and {meta.target} has no {name}", place.loc, help=help)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -147,15 +160,14 @@ _OVER: dict[str, dict[str, str]] = {
 def _counts(module: Module, function: Function, meta: GpuMeta) -> Found:
     x, y, z = meta.workgroup
     buffers = sum(type_.name == "gpu.TBuffer" for _, type_ in function.params)
-    yield from _over("max_workgroup_size", x * y * z, "work-items in a workgroup", function, meta)
-    yield from _over("max_buffers", buffers, "buffers", function, meta)
-
-
-def _over(limit: str, count: int, what: str, function: Function, meta: GpuMeta) -> Found:
-    code, most = _OVER[limit].get(meta.target), limits(meta.target).get(limit)
-    if code is not None and most is not None and count > most:
-        text = f"kernel @{function.name} has {count} {what}, and {meta.target} takes {most}"
-        yield Diagnostic(code, text, function.loc)
+    for limit, count, what, where in (
+        ("max_workgroup_size", x * y * z, "work-items in a workgroup", "workgroup()"),
+        ("max_buffers", buffers, "buffers", ""),
+    ):
+        code, most = _OVER[limit].get(meta.target), limits(meta.target).get(limit)
+        if code is not None and most is not None and count > most:
+            text = f"kernel @{function.name} has {count} {what}, and {meta.target} takes {most}"
+            yield Diagnostic(code, text, function.place(where))
 
 
 def check_shared(kernel: Kernel, target: str, room: int | None = None) -> list[Diagnostic]:
@@ -183,6 +195,6 @@ def reminder(function: Function) -> list[Diagnostic]:
         return []
     names = [n for n in meta.requires if n in CAPABILITIES]
     having = [t for t in TARGETS if all(t in targets_with(n) for n in names)]
-    where = f"it runs on {', '.join(having)} only" if having else "no target has that yet"
-    text = f"kernel @{function.name} requires {', '.join(meta.requires) or 'nothing that is named'}: {where}"
+    where = f"it runs on {', '.join(having)} only" if names and having else "no target has that"
+    text = f"kernel @{function.name} requires {', '.join(meta.requires)}: {where}"
     return [Diagnostic("MPG_CORE_1202", text, function.loc)]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Module", "TextKernel", "check_module", "checked_module", "load_module"]
 
+_NO_LIMIT = 1 << 31
 _SIZES = 16  # workgroup sizes other than the declared one that are kept, each with code of its own
 
 
@@ -144,7 +145,7 @@ def _of_target(ir: KernelIR, target: str, arch: str, refused: bool) -> list[Diag
 def _absent(target: str) -> Manifest:
     """The manifest of a target that has no backend here. 64-bit integers are computed as words where there are none."""
     have = supported(target) | {"int64"} | {n for n in CAPABILITIES if cell(n, target) == "later"}
-    return Manifest(target, have, **limits(target))
+    return Manifest(target, have, **{"max_workgroup_size": _NO_LIMIT, "max_shared_bytes": _NO_LIMIT, **limits(target)})
 
 
 class TextKernel(Kernel):

@@ -54,7 +54,9 @@ _d("MPG_ENV_1006", WARNING, "Unknown stage in MAGPIE_DUMP", """
     """)
 _d("MPG_ENV_1007", ERROR, "Invalid manifest", """
     Magpie.toml is no TOML, or its [gpu] table or one of [gpu.profiles.NAME] has a key or value that there is not.
-    The keys are backend, fallback, device_index and mock_in_tests; docs/MP_LANGUAGE.md tells what they do.
+    The keys are backend, fallback, device_index and mock_in_tests.
+
+    cure: Write the keys and values that docs/MP_LANGUAGE.md lists.
 
     wrong:  [gpu]
             fallback = true
@@ -64,6 +66,8 @@ _d("MPG_ENV_1007", ERROR, "Invalid manifest", """
 _d("MPG_ENV_1008", ERROR, "Unknown profile", """
     MAGPIE_PROFILE, or --profile, names a profile that Magpie.toml does not have, or there is no Magpie.toml in the
     folder of the program or above it.
+
+    cure: Name a profile of the manifest, or write its table.
 
     wrong:  MAGPIE_PROFILE=debug, and the manifest has [gpu.profiles.dev]
     right:  MAGPIE_PROFILE=dev

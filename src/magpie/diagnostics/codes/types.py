@@ -135,6 +135,8 @@ _d("MPT0020", ERROR, "Module cannot be run", """
     A program begins with @main, which takes nothing and gives its exit status: an integer, unit (0), or a TResult of
     one of these (1 for an Err). A module without it has kernels and functions for others.
 
+    cure: Declare @main, or call what the module has from another program: mp.load_module gives Python its kernels.
+
     wrong:  fn @start() -> i64 { ... }
-    right:  fn @main() -> i64 { ... }
+    right:  fn @main() -> i64 { bb0: ret const.i64 0 }
     """)

@@ -5,6 +5,7 @@ lark calls these as the parser reduces.  ``last`` is the last token that was rea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from magpie.diagnostics import Diagnostic
@@ -85,14 +86,14 @@ class Builder:
         name, kind = items
         return nodes.TypeParam(name.text, kind.text if kind else None, at=name.at, end=self.last.end)
 
-    def target(self, items: list[Any]) -> str:
-        return str(items[1].text)
+    def target(self, items: list[Any]) -> _Clause:
+        return _Clause(str(items[1].text), at=items[0].at, end=self.last.end)
 
-    def workgroup(self, items: list[Any]) -> tuple[int, ...]:
-        return tuple(self._int(token) for token in items[1:])
+    def workgroup(self, items: list[Any]) -> _Clause:
+        return _Clause(tuple(self._int(token) for token in items[1:]), at=items[0].at, end=self.last.end)
 
-    def requires(self, items: list[Any]) -> tuple[str, ...]:
-        return tuple(token.text for token in items[1:])
+    def requires(self, items: list[Any]) -> _Clause:
+        return _Clause(tuple(token.text for token in items[1:]), at=items[0].at, end=self.last.end)
 
     def function(self, items: list[Any]) -> nodes.Function:
         modifier, fn, signature, body = items
@@ -111,7 +112,9 @@ class Builder:
             text = f"`gpu fn @{signature.name}` is portable, and requires nothing"
             help = "write `unsafe gpu fn`, or leave requires(...) out"
             self.report("MPP0013", text, signature.at, signature.at + len(signature.name) + 1, help)
-        about = nodes.Gpu(target, workgroup, requires)
+        clauses = {"target": target, "workgroup": workgroup, "requires": requires}
+        given = {word: clause for word, clause in clauses.items() if clause is not None}
+        about = nodes.Gpu(**{word: clause.value for word, clause in given.items()}, places=given)
         modifier = "unsafe" if unsafe else ""
         return nodes.Function(signature, self._blocks(first.at, body), modifier, about, at=first.at, end=self.last.end)
 
@@ -412,6 +415,13 @@ class Builder:
         if why is not None:
             raise LiteralError(f"{token.text[:60]} is out of range: {why}")
         return value
+
+
+@dataclass(slots=True)
+class _Clause(nodes.Node):
+    """What stands in target(...), workgroup(...) or requires(...), with its place."""
+
+    value: Any = None
 
 
 class _ShortPhi:

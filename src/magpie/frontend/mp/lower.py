@@ -63,6 +63,7 @@ class Lowering:
             self.report("MPT0008", f"kernel @{function.name} has type parameters", signature)
         gpu = function.gpu
         if gpu is not None:
+            made.places |= {f"{word}()": self.loc(node) for word, node in gpu.places.items()}
             made.gpu_meta = m.GpuMeta(
                 gpu.target, gpu.workgroup or (64, 1, 1), function.modifier == "unsafe", gpu.requires or ()
             )

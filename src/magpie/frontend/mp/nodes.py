@@ -316,11 +316,15 @@ class Signature(Node):
 
 @_node
 class Gpu(Node):
-    """What only kernels have: the target, the workgroup's size if given, and the capabilities of requires(...)."""
+    """What only kernels have: the target, the workgroup's size if given, and the capabilities of requires(...).
+
+    ``places`` has where target(...), workgroup(...) and requires(...) stand, by these words.
+    """
 
     target: str
     workgroup: tuple[int, int, int] | None = None
     requires: tuple[str, ...] | None = None
+    places: dict[str, Node] = field(default_factory=dict, compare=False, repr=False)
 
 
 @_node
