@@ -94,8 +94,9 @@ _row("atomics_int",       "yes   yes   yes   yes   yes   yes   yes    no",    "A
 _row("atomics_int64",     "ext   no    yes   yes   no    yes   yes    no",    "Atomics on 64-bit integers.")
 _row("atomics_f32",       "soft  yes   yes   yes   no    yes   yes    no",    "Atomics on f32.")
 _row("atomics_f64",       "ext   no    yes   yes   no    yes   yes    no",    "Atomics on f64.")
-_row("small_ints",        "yes   yes   yes   yes   soft  yes   yes    no",    "8- and 16-bit integers, and arrays of them.")
+_row("small_ints",        "yes   yes   yes   yes   soft  yes   yes    yes",    "8- and 16-bit integers, and arrays of them.")
 _row("int64",             "yes   yes   yes   yes   no    yes   yes    no",    "64-bit integers.")
+_row("f32",               "yes   yes   yes   yes   yes   yes   yes    no",    "The type f32, which only tiny-gpu lacks: it has integers of up to 32 bits.")
 _row("f16_arithmetic",    "yes   yes   yes   yes   yes   yes   yes    no",    "The type f16.")
 _row("bf16",              "soft  yes   yes   yes   no    yes   yes    no",    "The type bf16.")
 _row("f64",               "ext   no    yes   yes   no    yes   yes    no",    "The type f64.")
@@ -123,8 +124,8 @@ _row("metal.tile_memory", "no    later no    no    no    no    no     no",    "M
 
 _K = 1024
 #                                                  spv      msl      ptx      hip      wgsl     cpu           interp   tgpu
-_limit("max_workgroup_size", "max_workgroup_size", [128,    1024,    1024,    1024,    256,     1024,         1024,    None], "Most work-items of a workgroup.", most={"spv": 1024})
-_limit("max_shared_bytes", "max_shared_bytes",     [16*_K,  32*_K,   48*_K,   64*_K,   16*_K,   64*_K*_K,     _K*_K,   None], "Most bytes of shared memory of a workgroup.", most={"spv": 64 * _K, "ptx": 227 * _K})
+_limit("max_workgroup_size", "max_workgroup_size", [128,    1024,    1024,    1024,    256,     1024,         1024,    65536], "Most work-items of a workgroup.", most={"spv": 1024})
+_limit("max_shared_bytes", "max_shared_bytes",     [16*_K,  32*_K,   48*_K,   64*_K,   16*_K,   64*_K*_K,     _K*_K,   _K*_K], "Most bytes of shared memory of a workgroup.", most={"spv": 64 * _K, "ptx": 227 * _K})
 _limit("max_buffers", "max_buffers",               [None,   31,      None,    None,    8,       None,         None,    None], "Most arrays of a kernel.")
 _limit("warp_size", "subgroup_size",               [None,   32,      32,      32,      None,    None,         None,    None], "Work-items of a subgroup; none: chosen by the device, the kernel or the launch.", most={"hip": 64})
 # fmt: on

@@ -27,6 +27,7 @@ BUILTIN: dict[str, str] = {
     "ptx": "magpie.backends.ptx",
     "hip": "magpie.backends.hip",
     "spv": "magpie.backends.spirv",
+    "tgpu": "magpie.backends.tgpu",
 }
 
 #: What people call a backend whose id is the name of its code format.

@@ -8,14 +8,14 @@ from magpie.backends.base import Manifest
 from magpie.capabilities import CAPABILITIES, TARGETS, cell, closure, targets_with
 from magpie.diagnostics import Diagnostic
 from magpie.diagnostics.loc import Loc
-from magpie.dtypes import DType, StructType, bf16, f16, f64, i64, leaves, u64
+from magpie.dtypes import DType, StructType, bf16, f16, f32, f64, i64, leaves, u64
 from magpie.ir.nodes import Kernel, Node, walk
 
 __all__ = ["missing_capabilities", "needs", "not_portable", "undeclared"]
 
 
 # The types that not every target has values of, nor a way around.
-_TYPES = {f64: "f64", bf16: "bf16", f16: "f16_arithmetic", i64: "int64", u64: "int64"}
+_TYPES = {f64: "f64", f32: "f32", bf16: "bf16", f16: "f16_arithmetic", i64: "int64", u64: "int64"}
 
 
 def needs(kernel: Kernel) -> Iterator[tuple[Node, str, str]]:

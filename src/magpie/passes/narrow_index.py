@@ -61,9 +61,12 @@ def full(t: DType) -> Interval:
     return found
 
 
-def ranges(kernel: Kernel) -> Ranges:
-    """The intervals of ``kernel``: rounds over the body until no slot grows, those that still do after two widened."""
-    walk = _Walk(kernel)
+def ranges(kernel: Kernel, grid: tuple[int, int, int] | None = None) -> Ranges:
+    """The intervals of ``kernel``: rounds over the body until no slot grows, those that still do after two widened.
+
+    ``grid``: the workgroups of the one launch that is asked about, along each dimension.
+    """
+    walk = _Walk(kernel, grid)
     for round_ in range(_ROUNDS):
         before = dict(walk.result.slots)
         walk.region(kernel.body)
@@ -78,8 +81,9 @@ def ranges(kernel: Kernel) -> Ranges:
 
 
 class _Walk:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, grid: tuple[int, int, int] | None) -> None:
         self.kernel = kernel
+        self.grid = grid
         self.result = Ranges()
         self.small = kernel.facts.small
         self.items = _SMALL if self.small else _ITEMS
@@ -244,6 +248,11 @@ class _Walk:
             return (size[dim], size[dim]) if size else (1, _WORKGROUP)
         if op == "thread_id":
             return (0, (size[dim] if size else _WORKGROUP) - 1)
+        if self.grid is not None and op in ("num_workgroups", "workgroup_id", "global_id"):
+            groups = self.grid[dim]
+            if op == "global_id":
+                return (0, groups * (size[dim] if size else _WORKGROUP) - 1)
+            return (groups, groups) if op == "num_workgroups" else (0, groups - 1)
         if op == "num_workgroups":
             return (1, self.items)
         if op in ("workgroup_id", "global_id"):
@@ -252,8 +261,13 @@ class _Walk:
 
 
 def _ends(trips: Node) -> tuple[Node, Node] | None:
-    """(upper end, lower end) of the range that has these trips, as `magpie.passes.expand` writes them down: none where
-    the one is not above the other."""
+    """(upper end, lower end) of the range that has these trips, as they are or as `magpie.passes.expand` writes them
+    down: none where the one is not above the other."""
+    if trips.op == "trip_count":
+        start, stop, step = trips.args
+        if step.op != "const" or step.attrs["value"] == 0:
+            return None
+        return (stop, start) if step.attrs["value"] > 0 else (start, stop)
     if trips.op != "select":
         return None
     some = trips.args[0]

@@ -36,6 +36,7 @@ _DRIVERS: dict[str, tuple[str, str]] = {
     "spv": ("magpie.runtime.drivers.vulkan", "VulkanDriver"),
     "cpu": ("magpie.runtime.drivers.cpu", "CpuDriver"),
     "interp": ("magpie.runtime.drivers.interp", "InterpDriver"),
+    "tgpu": ("magpie.runtime.drivers.tgpu", "TgpuDriver"),
 }
 
 #: Files of which Linux has one where there is a device for a backend whose library takes long to open: for a GPU of any

@@ -178,7 +178,8 @@ def check_kernel(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) ->
 def _validated(ir: KernelIR, declared: frozenset[str]) -> list[Diagnostic]:
     """What the in-tree backends find; what only one of them cannot do stands with its own code.
 
-    Those that lack what the kernel declares to need are not asked, unless there is no other.
+    Those that lack what the kernel declares to need are not asked, unless there is no other; nor are those without
+    floats, which run kernels that are made for them.
     """
     found: list[Diagnostic] = []
     refused: list[Diagnostic] = []
@@ -186,6 +187,8 @@ def _validated(ir: KernelIR, declared: frozenset[str]) -> list[Diagnostic]:
     for id_ in backend_ids(plugins=False):
         try:
             backend = find_backend(id_)
+            if "f32" not in backend.manifest.capabilities:
+                continue
             if backend.manifest.capabilities >= declared:
                 found += backend.validate(ir)
                 accepted = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magpie.diagnostics.table import ERROR
+from magpie.diagnostics.table import ERROR, WARNING
 from magpie.diagnostics.table import define as _d
 
 _d("MPG_TGPU_1001", ERROR, "Assembly syntax error", """
@@ -88,4 +88,60 @@ _d("MPG_TGPU_1104", ERROR, "Reserved register changed", """
 
     wrong:  ADD R6, R6, 1
     right:  ADD R0, R6, 1
+    """)
+_d("MPG_TGPU_2001", ERROR, "Operation that tiny-gpu does not have", """
+    tiny-gpu adds, multiplies, compares and branches; a difference is a sum with the product by -1, and min, max and abs
+    are comparisons. There is no division, remainder, shift to the right, bit operation, float function, atomic or
+    subgroup operation. What a launch knows (sizes, strides, scalars) is computed before, whatever it takes.
+
+    wrong:  y[i] = x[i] // 2
+    right:  y[i] = x[i] * 2                           # or divide on the host
+            y[i] = x[i] + n // 2                      # n is a scalar of the launch
+    """)
+_d("MPG_TGPU_2002", ERROR, "Type that tiny-gpu does not have", """
+    A register and a word of memory hold an integer of 32 bits. i8, i16, u8, u16, bool, i32 and u32 fit; floats, 64-bit
+    integers and structs in arrays do not.
+
+    wrong:  x: mp.Array[mp.f32]
+    right:  x: mp.Array[mp.i32]
+    """)
+_d("MPG_TGPU_2003", ERROR, "Narrow integer that may overflow", """
+    Arithmetic in i8, i16, u8 and u16 wraps at that width, and tiny-gpu has nothing to cut a number to fewer than 32
+    bits with. So it must be clear that the result fits: it comes from min and max, or the numbers are small.
+
+    wrong:  y[i] = mp.i8(acc)
+    right:  y[i] = mp.i8(min(max(acc, -128), 127))
+    """)
+_d("MPG_TGPU_2004", ERROR, "Barrier that is not at the top level", """
+    On tiny-gpu a barrier stands at the top level of a kernel, so that every thread comes to it: not in an `if`, a loop
+    or behind a `break`.
+
+    wrong:  for k in range(3):
+                mp.barrier()
+    right:  for k in mp.static_range(3):
+                mp.barrier()
+    """)
+_d("MPG_TGPU_2005", WARNING, "Integer of 64 bits compared on tiny-gpu", """
+    Loop variables, indices and untyped integers have 64 bits in meaning, and registers have 32. The low bits of sums
+    and products are right all the same; a comparison, min, max or abs needs the whole number. Where nothing shows that
+    it fits, this warning stands at it. A type ends the doubt: arithmetic in i32 wraps everywhere in the same way.
+
+    warns:  acc = 0
+            for k in range(n): acc += x[k]
+            if acc > 0: ...
+    right:  acc = mp.i32(0)
+    """)
+_d("MPG_TGPU_2006", ERROR, "Kernel that ends with an if", """
+    A branch over the last instructions leads to the end of the program, which costs a cycle in which nothing runs.
+    Kernels that are made from tensor graphs never do that, and are refused where they would.
+
+    wrong:  if x < 0: y[i] = x
+    right:  y[i] = min(x, 0)
+    """)
+_d("MPG_TGPU_2007", ERROR, "Too many values at once", """
+    More values are needed at one place than a thread has registers: 256 but R5 to R7. There is no memory of a thread's
+    own to put them in. Compute some of them later, or again, or unroll less.
+
+    wrong:  parts = [x[i, k] for k in mp.static_range(300)], all used at the end
+    right:  acc += x[i, k] in a loop
     """)

@@ -9,7 +9,7 @@ from magpie.backends.interp.backend import SUBGROUP
 from magpie.backends.registry import backend
 from magpie.dtypes import DType, StructType, bf16
 from magpie.ir.layout import BufferField, KernelLayout
-from magpie.ir.nodes import Buffer
+from magpie.ir.nodes import Buffer, Param
 from magpie.runtime import hostmem
 from magpie.runtime.driver import Call, DeviceInfo, LaunchShape
 from magpie.runtime.drivers.host import HostDriver, host_view
@@ -62,17 +62,17 @@ class _Loaded:
         program, layout, checked, size = self.program, self.layout, self.checked, self.subgroup_size
 
         def call(*words: Any) -> None:
-            run_program(program, shape, host_arguments(program, layout, words), checked, size)
+            run_program(program, shape, host_arguments(program.params, layout, words), checked, size)
 
         return call
 
 
-def host_arguments(program: Program, layout: KernelLayout, words: tuple[Any, ...]) -> list[Any]:
+def host_arguments(params: Sequence[Param], layout: KernelLayout, words: tuple[Any, ...]) -> list[Any]:
     """NumPy arrays and scalars from the words of a launch, in parameter order."""
     import numpy as np
 
-    types = {p.name: p.type for p in program.params}
-    written = {p.name for p in program.params if isinstance(p, Buffer) and p.writes}
+    types = {p.name: p.type for p in params}
+    written = {p.name for p in params if isinstance(p, Buffer) and p.writes}
     out: list[Any] = []
     at = 0
     for field in layout.params:

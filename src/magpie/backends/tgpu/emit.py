@@ -1,0 +1,528 @@
+"""From a prepared kernel to code: values and effects. `control` has branches, loops and conditions.
+
+A comparison is not computed where it stands: the branch that asks for it does so (`CMP` and a branch). What reads a
+slot is the slot's own register, until the slot changes while the old value is still needed; then it is copied first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from magpie.backends.tgpu import hostexpr
+from magpie.backends.tgpu.code import BLOCK_ID, LOCAL_ID, THREAD_ID, Code, Label, Virtual
+from magpie.backends.tgpu.hostexpr import Known
+from magpie.backends.tgpu.isa import wrap
+from magpie.diagnostics import Diagnostic
+from magpie.dtypes import DType, index
+from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, SharedArray, Slot, walk
+from magpie.passes.narrow_index import Ranges
+
+__all__ = ["Emitter", "Value"]
+
+#: What a value is held as: a register, or a number that the launch knows.
+Value = Virtual | Known
+
+_INT32 = (-(1 << 31), (1 << 31) - 1)
+COMPARES = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+#: Operations whose result is only asked for by branches, where that is all that asks.
+CONDITIONS = COMPARES | {"and", "or", "not", "cast"}
+_BRANCHES = frozenset({"if", "break_if", "select"})
+
+
+class Emitter:
+    """Emits one kernel. ``strides`` are the word strides of each array, ``addresses`` where it begins."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        ranges: Ranges,
+        grid: tuple[Known, Known, Known],
+        block: tuple[Known, Known, Known],
+        addresses: Mapping[Array, Known],
+        strides: Mapping[Array, tuple[Known, ...]],
+        leaf: Callable[[Node], Known | None],
+    ) -> None:
+        self.kernel, self.ranges, self.grid, self.block = kernel, ranges, grid, block
+        self.addresses, self.strides, self.leaf = addresses, strides, leaf
+        self.code = Code()
+        self.values: dict[Node, Value] = {}
+        self.slots: dict[Slot, Virtual] = {}
+        self.nodes_of: dict[Virtual, list[Node]] = {}  # the values that a register holds
+        self.left: Counter[Node] = Counter()  # how often a value is still asked for
+        self.lazy: set[Node] = set()
+        self.found: list[Diagnostic] = []
+        self.ids: dict[int, Value] = {}
+        self.depth = 0
+        self.loops: list[tuple[Label, Label]] = []  # (behind the loop, its step)
+        self.end = Label()
+        self._count(kernel.body)
+
+    def _count(self, region: Region) -> None:
+        """How often each value is asked for, and which conditions only branches ask for."""
+        users: dict[Node, list[tuple[Node, int]]] = {}
+        conditions: list[Node] = []
+        for node in walk(region):
+            for position, arg in enumerate(node.args):
+                self.left[arg] += 1
+                users.setdefault(arg, []).append((node, position))
+            if node.op == "loop" and node.attrs.get("counted"):
+                self.left[node.attrs["counted"][1]] += 1
+            if node.op in CONDITIONS and isinstance(node.type, DType) and node.type.is_bool:
+                conditions.append(node)
+        for node in reversed(conditions):
+            asking = users.get(node, [])
+            if asking and all(user in self.lazy or (user.op in _BRANCHES and at == 0) for user, at in asking):
+                self.lazy.add(node)
+
+    # --- what may go wrong -------------------------------------------------------------------------------------------
+    def refuse(self, code: int, message: str, node: Node, help: str | None = None) -> Value:
+        """Note what does not fit; the value that stands for it is 0."""
+        self.found.append(Diagnostic(f"MPG_TGPU_{code}", message, node.loc, help=help))
+        return 0
+
+    # --- values ------------------------------------------------------------------------------------------------------
+    def value(self, node: Node) -> Value:
+        """What a node is held as."""
+        found = self.values.get(node)
+        if found is None:
+            assert node in self.lazy, node
+            return self.materialise(node)
+        return found
+
+    def release(self, node: Node) -> None:
+        """One of those that ask for a value has asked."""
+        self.left[node] -= 1
+        if node in self.lazy and self.left[node] == 0:
+            for arg in node.args:
+                self.release(arg)
+
+    def interval(self, node: Node) -> tuple[int, int]:
+        """Where the value of an integer or bool lies."""
+        if node.dtype.is_bool:
+            return (0, 1)
+        return self.ranges.of(node)
+
+    def number(self, node: Node) -> Value:
+        """The value of an operand that is compared or so: it must be what a register can hold."""
+        low, high = self.interval(node)
+        value = self.value(node)
+        if node.dtype is index and (low < _INT32[0] or high > _INT32[1]) and isinstance(value, Virtual):
+            self.found.append(
+                Diagnostic(
+                    "MPG_TGPU_2005",
+                    "this integer has 64 bits in meaning and 32 on tiny-gpu, and nothing shows that they are enough",
+                    node.loc,
+                    help="give it a type: mp.i32(0) as the first value of a sum, mp.i32(x) for an index",
+                )
+            )
+        return value
+
+    def fresh(self, op: str, *operands: Value) -> Virtual:
+        """A new value by one instruction."""
+        made = Virtual()
+        self.code.emit(op, made, *(self.operand(o) for o in operands))
+        return made
+
+    def operand(self, value: Value) -> Value:
+        """A number as an instruction takes it."""
+        return wrap(value) if isinstance(value, int) else value
+
+    def register(self, value: Value) -> Virtual:
+        """A value in a register of its own, for what is changed in place."""
+        return self.fresh("SET", value)
+
+    def add(self, a: Value, b: Value) -> Value:
+        """a + b, computed here where both are known."""
+        if isinstance(a, Virtual) or isinstance(b, Virtual):
+            if b == 0:
+                return a
+            return b if a == 0 else self.fresh("ADD", *((b, a) if not isinstance(a, Virtual) else (a, b)))
+        return hostexpr.add(a, b)
+
+    def mul(self, a: Value, b: Value) -> Value:
+        """a * b, computed here where both are known."""
+        if isinstance(a, Virtual) or isinstance(b, Virtual):
+            if 0 in (a, b):
+                return 0
+            if b == 1:
+                return a
+            return b if a == 1 else self.fresh("MUL", *((b, a) if not isinstance(a, Virtual) else (a, b)))
+        return hostexpr.mul(a, b)
+
+    def address(self, node: Node, indices: tuple[Node, ...]) -> Value:
+        """The word that an access addresses: base + sum of index * stride."""
+        array: Array = node.attrs["array"]
+        at: Value = 0
+        for i, stride in zip(indices, self.strides[array], strict=True):
+            at = self.add(at, self.mul(self.value(i), stride))
+        return self.add(at, self.addresses[array])
+
+    # --- regions -----------------------------------------------------------------------------------------------------
+    def region(self, region: Region) -> None:
+        """Emit the nodes of a region in order."""
+        for node in region:
+            self.node(node)
+
+    def node(self, node: Node) -> None:
+        """Emit one node, or leave it to what asks for it."""
+        self.code.loc = node.loc
+        if node in self.lazy:
+            return
+        known = self.leaf(node) if node.type is not None else None
+        if known is not None:
+            self.values[node] = known
+            return
+        from magpie.backends.tgpu.control import HANDLERS
+
+        handler = _HANDLERS.get(node.op) or HANDLERS.get(node.op)
+        if handler is None:
+            self.refuse(2001, f"tiny-gpu has nothing to compute `{node.op}` with", node, _ADVICE.get(node.op))
+            self.values[node] = 0
+            return
+        if node.type is not None and not self.fits(node):
+            self.values[node] = 0
+            return
+        handler(self, node)
+        held = self.values.get(node)
+        if isinstance(held, Virtual):
+            self.nodes_of.setdefault(held, []).append(node)
+        if node.op not in _RELEASING:
+            for arg in node.args:
+                self.release(arg)
+
+    def fits(self, node: Node) -> bool:
+        """Whether the type of a value is one that registers can hold; a diagnostic where not."""
+        t = node.type
+        if isinstance(t, DType) and not t.is_float and (t.bits <= 32 or t is index):
+            return True
+        self.refuse(
+            2002,
+            f"tiny-gpu has 32-bit integers only, and `{node.op}` gives a value of type {t}",
+            node,
+            "use i32, a narrower integer or bool",
+        )
+        return False
+
+    def narrow(self, node: Node, low: int, high: int) -> bool:
+        """Whether a result between these two needs no wrapping in its type; a diagnostic where it does and cannot."""
+        t = node.dtype
+        if t.bits >= 32 or t.is_bool or (t.min <= low and high <= t.max):
+            return True
+        self.refuse(
+            2003,
+            f"the result may be outside of {t}, and tiny-gpu can only wrap 32-bit numbers",
+            node,
+            f"compute in i32, and clamp with min and max before it becomes {t}",
+        )
+        return False
+
+    # --- slots -------------------------------------------------------------------------------------------------------
+    def slot(self, slot: Slot) -> Virtual:
+        """The register of a slot."""
+        return self.slots.setdefault(slot, Virtual())
+
+    def asked(self, register: Virtual) -> list[Node]:
+        """The values that a register holds and that are still asked for."""
+        return [n for n in self.nodes_of.get(register, ()) if self.left[n] > 0 and self.values[n] is register]
+
+    def keep_old(self, slots: set[Slot]) -> None:
+        """Copy the values that slots hold and that are still asked for, before the slots change."""
+        for slot in sorted(slots & self.slots.keys(), key=lambda s: s.name):
+            asked = self.asked(self.slots[slot])
+            if asked:
+                copy = self.fresh("SET", self.slots[slot])
+                self.nodes_of[copy] = asked
+                for node in asked:
+                    self.values[node] = copy
+
+    def slot_get(self, node: Node) -> None:
+        self.values[node] = self.slot(node.attrs["slot"])
+
+    def slot_set(self, node: Node) -> None:
+        source, slot = node.args[0], node.attrs["slot"]
+        value = self.value(source)
+        self.release(source)
+        mine = self.slot(slot)
+        if value is mine:
+            return
+        last = self.code.last()
+        if isinstance(value, Virtual) and last is not None and last.dest is value:
+            # What was computed just now, for nothing else, is computed into the slot.
+            if not self.asked(value) and not self.asked(mine) and value not in self.slots.values():
+                last.operands[0] = mine
+                return
+        self.keep_old({slot})
+        self.code.emit("SET", mine, self.operand(value))
+
+    # --- arithmetic --------------------------------------------------------------------------------------------------
+    def arithmetic(self, node: Node) -> None:
+        op = node.op
+        a = self.value(node.args[0])
+        b = self.value(node.args[1]) if len(node.args) > 1 else 0
+        low, high = self._exact(node)
+        if not self.narrow(node, low, high):
+            self.values[node] = 0
+        elif op == "add":
+            self.values[node] = self.add(a, b)
+        elif op == "mul":
+            self.values[node] = self.mul(a, b)
+        elif op == "sub":
+            self.values[node] = self.add(a, self.mul(b, -1))
+        elif op == "neg":
+            self.values[node] = self.mul(a, -1)
+        else:
+            self.shift(node, a, b)
+
+    def shift(self, node: Node, a: Value, count: Value) -> None:
+        """A shift to the left by a known count is a product."""
+        if not isinstance(count, int):
+            self.values[node] = self.refuse(2001, "tiny-gpu has no shift by a number that is not constant", node)
+            return
+        self.values[node] = self.mul(a, wrap(1 << count % min(32, node.dtype.bits)))
+
+    def _exact(self, node: Node) -> tuple[int, int]:
+        """Where the result of a sum or product of narrow integers lies before it wraps."""
+        if node.dtype.bits >= 32:
+            return (0, 0)
+        (a, b), (c, d) = self.interval(node.args[0]), self.interval(node.args[-1])
+        if node.op == "add":
+            return (a + c, b + d)
+        if node.op == "sub":
+            return (a - d, b - c)
+        if node.op == "neg":
+            return (-b, -a)
+        if node.op == "shl":
+            c, d = (1 << n % node.dtype.bits for n in (c, d))
+        products = [x * y for x in (a, b) for y in (c, d)]
+        return (min(products), max(products))
+
+    def extremum(self, node: Node) -> None:
+        """min and max, by a comparison and a branch that steps over the second operand."""
+        (low_a, high_a), (low_b, high_b) = (self.interval(a) for a in node.args)
+        a, b = (self.number(x) for x in node.args)
+        greater = node.op == "max"
+        if (low_a >= high_b) if greater else (high_a <= low_b):
+            self.values[node] = a
+            return
+        if (low_b >= high_a) if greater else (high_b <= low_a):
+            self.values[node] = b
+            return
+        if not isinstance(a, Virtual):
+            a, b = b, a
+        x, y, bias = self.signed(node.args[0], a, b)
+        made, skip = self.register(a), Label()
+        self.code.emit("CMP", made if not bias else x, self.operand(y))
+        self.code.emit("BRGT" if greater else "BRLT", skip)
+        self.code.emit("SET", made, self.operand(b))
+        self.code.place(skip)
+        self.values[node] = made
+
+    def signed(self, like: Node, a: Value, b: Value) -> tuple[Value, Value, bool]:
+        """Operands whose order as signed numbers is that of a and b: of u32 both are moved by 2**31."""
+        if like.dtype.kind != "uint" or like.dtype.bits < 32:
+            return a, b, False
+        return self.add(a, -(1 << 31)), self.add(b, -(1 << 31)), True
+
+    def absolute(self, node: Node) -> None:
+        low, high = self.interval(node.args[0])
+        if not self.narrow(node, 0, max(-low, high)):
+            self.values[node] = 0
+            return
+        if low >= 0:
+            self.values[node] = self.value(node.args[0])
+            return
+        made, skip = self.register(self.number(node.args[0])), Label()
+        self.code.emit("CMP", made, 0)
+        self.code.emit("BRGT", skip)
+        self.code.emit("MUL", made, made, -1)
+        self.code.place(skip)
+        self.values[node] = made
+
+    def quotient(self, node: Node) -> None:
+        """Divisions and masks that change nothing, or give nothing; the others have no instructions."""
+        a, b = node.args
+        (low, high), by = self.interval(a), self.value(b)
+        if isinstance(by, int) and by > 0 and low >= 0:
+            if node.op in ("floordiv", "tdiv") and (high < by or by == 1):
+                self.values[node] = 0 if high < by else self.value(a)
+                return
+            if node.op in ("mod", "trem") and high < by:
+                self.values[node] = self.value(a)
+                return
+            if node.op == "and" and by & (by + 1) == 0 and high <= by:
+                self.values[node] = self.value(a)
+                return
+        if node.dtype.is_bool:
+            self.logic(node)
+            return
+        self.values[node] = self.refuse(
+            2001, f"tiny-gpu has nothing to compute `{node.op}` with", node, _ADVICE.get(node.op)
+        )
+
+    def logic(self, node: Node) -> None:
+        """and, or, xor and not of numbers that are 0 or 1, without a branch."""
+        a = self.value(node.args[0])
+        if node.op == "not" and not node.dtype.is_bool:
+            most = node.dtype.max if node.dtype.kind == "uint" and node.dtype.bits < 32 else -1
+            self.values[node] = self.add(self.mul(a, -1), most)  # ~x is -1 - x, and of narrow unsigned ones MAX - x
+            return
+        if node.op == "not":
+            self.values[node] = self.add(self.mul(a, -1), 1)
+            return
+        if not node.dtype.is_bool:
+            self.values[node] = self.refuse(
+                2001, f"tiny-gpu has nothing to compute `{node.op}` of integers with", node, _ADVICE.get(node.op)
+            )
+            return
+        b = self.value(node.args[1])
+        both = self.mul(a, b)
+        if node.op == "and":
+            self.values[node] = both
+            return
+        self.values[node] = self.add(self.add(a, b), self.mul(both, -1 if node.op == "or" else -2))
+
+    def cast(self, node: Node) -> None:
+        source, t = node.args[0], node.dtype
+        if node.op == "bitcast" or source.dtype.is_bool or t.bits >= 32:
+            self.values[node] = self.value(source)
+            return
+        low, high = self.interval(source)
+        self.values[node] = self.value(source) if self.narrow(node, low, high) else 0
+
+    # --- memory and ids ----------------------------------------------------------------------------------------------
+    def load(self, node: Node) -> None:
+        if not self.addressable(node):
+            self.values[node] = 0
+            return
+        shared = isinstance(node.attrs["array"], SharedArray)
+        at = self.address(node, node.args)
+        self.values[node] = self.fresh("SHLD" if shared else "LD", at)
+
+    def store(self, node: Node) -> None:
+        if not self.addressable(node):
+            return
+        shared = isinstance(node.attrs["array"], SharedArray)
+        at = self.address(node, node.args[:-1])
+        self.code.emit("SHST" if shared else "ST", self.operand(at), self.operand(self.value(node.args[-1])))
+
+    def addressable(self, node: Node) -> bool:
+        """Whether tiny-gpu has the memory that an access addresses; a diagnostic where not."""
+        array: Array = node.attrs["array"]
+        t = array.type
+        if not isinstance(array, Buffer | SharedArray):
+            what = "local arrays" if array.space == "local" else "tables of constants"
+            self.refuse(2001, f"tiny-gpu has no memory for {what}", node, "pass an array")
+            return False
+        if not isinstance(t, DType) or t.is_float or t.bits > 32:
+            self.refuse(2002, f"tiny-gpu has words of 32-bit integers, and {array.name!r} holds {t}", node, "use i32")
+            return False
+        return True
+
+    def identity(self, node: Node) -> None:
+        """thread_id, workgroup_id and global_id along a dimension."""
+        dim = node.attrs.get("dim", 0)
+        if node.op == "linear_local_id":
+            self.values[node] = LOCAL_ID
+        elif node.op == "thread_id":
+            self.values[node] = self.ids[dim]
+        elif node.op == "workgroup_id":
+            self.values[node] = self.ids[3 + dim]
+        elif dim == 0 and all(n == 1 for n in (*self.grid[1:], *self.block[1:])):
+            self.values[node] = THREAD_ID
+        else:
+            self.values[node] = self.add(self.mul(self.ids[3 + dim], self.block[dim]), self.ids[dim])
+
+    def prologue(self) -> None:
+        """The ids along each dimension that the kernel asks for: R6 and R5 are flat, x fastest."""
+        asked = {
+            (n.op, n.attrs["dim"]) for n in walk(self.kernel.body) if n.op in ("thread_id", "workgroup_id", "global_id")
+        }
+        flat = all(n == 1 for n in (*self.grid[1:], *self.block[1:]))
+        if flat:
+            asked = {(op, dim) for op, dim in asked if op != "global_id" or dim > 0}
+        for op, sizes, whole, base in (
+            ("thread_id", self.block, LOCAL_ID, 0),
+            ("workgroup_id", self.grid, BLOCK_ID, 3),
+        ):
+            dims = [dim for kind, dim in asked if kind in (op, "global_id")]
+            if dims:
+                self.split(whole, sizes, max(dims), base)
+
+    def split(self, whole: Virtual, sizes: tuple[Known, Known, Known], most: int, base: int) -> None:
+        """The digits of a flat id, found by subtracting the size as often as it goes."""
+        rest: Value = whole
+        for dim in range(3):
+            if sizes[dim] == 1 and all(n == 1 for n in sizes[dim:]):
+                self.ids[base + dim] = 0
+            elif all(n == 1 for n in sizes[dim + 1 :]):
+                self.ids[base + dim], rest = rest, 0
+            elif sizes[dim] == 1:
+                self.ids[base + dim] = 0
+            else:
+                digit, count = self.register(rest), self.fresh("SET", 0)
+                top, done = Label(), Label()
+                self.code.emit("CMP", digit, sizes[dim])
+                self.code.emit("BRLT", done)
+                self.code.place(top)
+                self.code.emit("ADD", digit, digit, hostexpr.mul(sizes[dim], -1))
+                self.code.emit("ADD", count, count, 1)
+                self.code.emit("CMP", digit, hostexpr.add(sizes[dim], -1))
+                self.code.emit("BRGT", top)
+                self.code.place(done)
+                self.ids[base + dim], rest = digit, count
+
+    # --- conditions: see control -------------------------------------------------------------------------------------
+    def materialise(self, node: Node) -> Value:
+        """A condition as a number, 0 or 1."""
+        from magpie.backends.tgpu.control import materialise
+
+        return materialise(self, node)
+
+
+_ADVICE = {
+    "floordiv": "a quotient of what the launch knows is computed before; others need another algorithm",
+    "mod": "a remainder of what the launch knows is computed before; others need another algorithm",
+    "tdiv": "a quotient of what the launch knows is computed before; others need another algorithm",
+    "trem": "a remainder of what the launch knows is computed before; others need another algorithm",
+    "div": "tiny-gpu has integers only",
+    "shr": "halve a number that the launch knows, or count with a loop",
+    "atomic_rmw": "let one work-item write each element",
+    "assert": "check what a kernel wrote on the host",
+    "print": "write what you want to see to an array",
+    "barrier": "barriers stand at the top level of a kernel",
+}
+
+#: What asks for its operands in its own order.
+_RELEASING = frozenset({"if", "break_if", "slot_set", "select", "loop"})
+
+_HANDLERS: dict[str, Callable[[Any, Node], None]] = {
+    "slot_get": Emitter.slot_get,
+    "slot_set": Emitter.slot_set,
+    "add": Emitter.arithmetic,
+    "sub": Emitter.arithmetic,
+    "mul": Emitter.arithmetic,
+    "neg": Emitter.arithmetic,
+    "shl": Emitter.arithmetic,
+    "min": Emitter.extremum,
+    "max": Emitter.extremum,
+    "abs": Emitter.absolute,
+    "floordiv": Emitter.quotient,
+    "mod": Emitter.quotient,
+    "tdiv": Emitter.quotient,
+    "trem": Emitter.quotient,
+    "and": Emitter.quotient,
+    "or": Emitter.logic,
+    "xor": Emitter.logic,
+    "not": Emitter.logic,
+    "cast": Emitter.cast,
+    "bitcast": Emitter.cast,
+    "uniform": Emitter.cast,
+    "load": Emitter.load,
+    "store": Emitter.store,
+    "thread_id": Emitter.identity,
+    "workgroup_id": Emitter.identity,
+    "global_id": Emitter.identity,
+    "linear_local_id": Emitter.identity,
+}
