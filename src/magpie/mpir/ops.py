@@ -27,8 +27,9 @@ __all__ = [
 class Op:
     """``keys`` are the operands in order, ``classes`` their types (`magpie.mpir.verify_types`). ``result``:
     ``same`` (as the first operand), ``targ0`` or ``targ1`` (that argument in angle brackets, of which there are
-    ``targs``), ``any`` (a rule of its own), ``none``, or a type. ``same``: all operands have one type. ``sync``: the
-    work-items of a workgroup or subgroup come to it together. ``capability``: what a kernel with it requires."""
+    ``targs``), ``any`` (a rule of its own), ``id`` (u32, or i64 where that is asked for), ``none``, or a type.
+    ``same``: all operands have one type. ``sync``: the work-items of a workgroup or subgroup come to it together.
+    ``capability``: what a kernel with it requires."""
 
     name: str
     keys: tuple[str, ...] = ()
@@ -119,8 +120,8 @@ _op("getfield", "obj:any field:name", "any")
 
 # --- work-items and memory --------------------------------------------------------------------------------------------
 for _name in ("thread_id", "workgroup_id", "workgroup_size", "global_id", "num_workgroups"):
-    _op(f"gpu.{_name}", "dim:dim", "u32")
-_op("gpu.linear_local_id", "", "u32")
+    _op(f"gpu.{_name}", "dim:dim", "id")
+_op("gpu.linear_local_id", "", "id")
 _op("gpu.buffer_load", "buf:buf idx:idx", "targ0", targs=1)
 _op("gpu.buffer_store", "buf:buf idx:idx v:any", "none", targs=1)
 _op("gpu.buffer_load_field", "buf:buf idx:idx field:name", "any", targs=1)
@@ -153,7 +154,7 @@ _op("gpu.uniform", "v:scalar", "same")
 
 # --- subgroups --------------------------------------------------------------------------------------------------------
 for _name in ("size", "lane", "id", "count"):
-    _op(f"gpu.subgroup_{_name}", "", "u32", capability="subgroups")
+    _op(f"gpu.subgroup_{_name}", "", "id", capability="subgroups")
 for _name in ("sum", "prod", "min", "max"):
     _subgroup(f"subgroup_{_name}", "v:num", "same")
 for _name in ("and", "or", "xor"):

@@ -132,6 +132,8 @@ def _result_type(instr: Instr, op: Op, types: list[Ty | None]) -> Ty | None:
         return None
     if op.result == "same":
         return types[0]
+    if op.result == "id":
+        return instr.type if instr.type == Ty("i64") else Ty("u32")
     if op.result.startswith("targ"):
         found = instr.targs[int(op.result[4:])]
         return found if isinstance(found, Ty) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from magpie.dtypes import index, u64
+from magpie.dtypes import i64, index, u64
 from magpie.ir.nodes import Kernel, Node
 from magpie.passes.rewrite import Rewriter
 
@@ -78,8 +78,8 @@ def _trip_count(rw: Rewriter, node: Node) -> Node | None:
 def _quotient(rw: Rewriter, node: Node) -> Node | None:
     """global_id // workgroup_size is workgroup_id, and global_id % workgroup_size is thread_id (RULES 5)."""
     assert isinstance(rw, _Expander)
-    numerator, by = rw.value(node.args[0]), rw.value(node.args[1])
-    if numerator.op == "global_id" and numerator.type is index:
+    numerator, by = (_same(rw.value(a)) for a in node.args)
+    if numerator.op == "global_id" and node.type in (index, i64):
         dim = numerator.attrs["dim"]
         size = rw.workgroup[dim] if rw.workgroup else 0
         c = _constant(by)
@@ -90,8 +90,15 @@ def _quotient(rw: Rewriter, node: Node) -> Node | None:
         )
         rest = (node.op in ("mod", "trem") and whole) or (node.op == "and" and power and c == size - 1)
         if quotient or rest:
-            return rw.out.emit("workgroup_id" if quotient else "thread_id", dim=dim)
+            return rw.out.cast(rw.out.emit("workgroup_id" if quotient else "thread_id", dim=dim), node.dtype)
     return rw.keep(node)
+
+
+def _same(node: Node) -> Node:
+    """What a value is made from by casts between index and i64, which are the same 64 bits."""
+    while node.op == "cast" and node.type in (index, i64) and node.args[0].type in (index, i64):
+        node = node.args[0]
+    return node
 
 
 def _cast(rw: Rewriter, node: Node) -> Node | None:

@@ -216,6 +216,16 @@ _d("MPG_CORE_1410", ERROR, "Too much code once calls are inlined", """
     wrong:  def f9(x): return f8(x) + f8(x + 1.0)     # and f8 calls f7 twice, and so on
     right:  for k in range(2): s += f8(x + k)
     """)
+_d("MPG_CORE_1411", ERROR, "Kernel that `.mp` text cannot say", """
+    A kernel of Python can be printed as `.mp` text, but this one does something that the language has no operation for:
+    matrix tiles and copies that run on, pointers of the device's heap that differ by the way that control came, structs
+    with a layout of their own. The message names what it is; docs/MP_LANGUAGE.md has the operations that there are.
+
+    cure: Print a kernel that does the same with plain loads, stores and loops.
+
+    wrong:  acc = mp.mma.zeros((16, 16), mp.f32)
+    right:  acc = mp.f32(0.0)                          # and a loop over k
+    """)
 _d("MPG_CORE_1900", ERROR, "Internal error", """
     Magpie broke a rule of its own, and stopped before making wrong code. This is a bug of Magpie, not of the kernel.
 
