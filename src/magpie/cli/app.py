@@ -136,7 +136,7 @@ def build(
     ] = None,
     emit: Annotated[
         list[str] | None,
-        typer.Option("--emit", metavar="STAGE", help="Write this stage too: kir, llvm, asm, spv, ... Repeatable."),
+        typer.Option("--emit", metavar="STAGE", help="Write this stage too: kir, llvm, asm, mp, ... Repeatable."),
     ] = None,
     arch: Annotated[
         str,

@@ -32,12 +32,18 @@ def build_command(
     Writes NAME.BACKEND.EXTENSION into ``out`` for each (NAME.EXTENSION where both are one word), and NAME.BACKEND.STAGE
     for the stages in ``emit``; with ``arch``, NAME.BACKEND.ARCH and so on for each architecture. ``backend`` is one, or
     several with commas between; one that is named in ``emit`` is built for too, and where none is given, for cpu.
-    Nothing is written of a kernel that has an error.
+    Nothing is written of a kernel that has an error. The stage "mp" is the kernel as `.mp` text, NAME.mp, for the first
+    backend as its target; alone it is all that is written.
     """
+    as_text = "mp" in emit
+    emit = [stage for stage in emit if stage != "mp"]
     named = [stage for stage in emit if canonical(stage) in backend_ids()]
     emit = [stage for stage in emit if stage not in named]
     backends = list(dict.fromkeys(part.strip() for part in [*backend.split(","), *named] if part.strip())) or ["cpu"]
     backends = list({canonical(each): each for each in backends}.values())
+    first = backends[0] if backend.strip(", ") or named else None
+    if as_text and first is None and not emit:
+        backends = []
     wanted = [(each, target) for each in backends for target in architectures(arch, each)]
     with argv_of(file, []):
         kernels = kernels_in(file)
@@ -59,6 +65,8 @@ def build_command(
                 for stage in emit:
                     text = kernel.inspect(stage, backend=each, opt=opt, arch=target)
                     files[out / f"{stem}.{stage}"] = text.encode()
+            if as_text:
+                files[out / f"{name}.mp"] = kernel.inspect("mp", backend=first).encode()
         except CompileError as error:
             show_diagnostics(error.diagnostics)
             failed += 1
@@ -70,7 +78,8 @@ def build_command(
         except OSError as error:
             raise MagpieError(f"{out}: {error.strerror or error}") from None
         built += 1
-        print(f"{name}: {' and '.join(map(str, sizes))} bytes, {', '.join(map(str, files))}")
+        shown = f"{' and '.join(map(str, sizes))} bytes, " if sizes else ""
+        print(f"{name}: {shown}{', '.join(map(str, files))}")
     print(f"{count(built, 'kernel')} built, {count(failed, 'error')}")
     if skipped:
         print(f"not built, since a parameter has no annotation: {', '.join(skipped)}")

@@ -308,6 +308,8 @@ class Emitter:
         elif op == "param":
             self.values[node] = m.Var(self.names.params[node.attrs["name"]])
         else:
+            assert self.block is not None
+            start, block = len(self.block.instrs), self.block
             emit = EMIT.get(op) or self.arrays.handlers.get(op)
             if emit is None:
                 help = "print a kernel without it, or build for the device" if op.startswith(("tile", "copy")) else None
@@ -315,6 +317,8 @@ class Emitter:
             found = emit(self, node)
             if found is not None:
                 self.values[node] = found
+            for instr in block.instrs[start:] if not node.checked else ():
+                instr.unsafe = True
 
 
 def _meets(node: Node) -> bool:

@@ -141,6 +141,8 @@ class Arrays:
         numbers = [v.value for v in (a, b) if isinstance(v, m.Const)]
         if len(numbers) == 2:
             return m.Const(_I64, int(numbers[0]) * int(numbers[1]))
+        if numbers == [0]:
+            return m.Const(_I64, 0)
         if numbers == [1]:
             return b if isinstance(a, m.Const) else a
         args = {"lhs": a, "rhs": b}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["VariantInfo", "check_kernel", "compile_kernel", "inspect_kernel", "stage_names", "variants"]
 
 _RANKS = (1, 2, 3, 4, 0)
+_TEXT = "mp"
 
 
 @record
@@ -122,6 +123,8 @@ def inspect_kernel(
 ) -> str:
     """See `Kernel.inspect`."""
     name = stage.lower()
+    if name == _TEXT:
+        return _text(kernel, _lowered(kernel, args, kwargs).kernel, backend)
     if backend is not None:
         candidates = [canonical(backend)]
     else:
@@ -148,7 +151,16 @@ def inspect_kernel(
                 arch, level, checked=bool(kernel.checked), gang=knobs.cpu_gang() or 0, coarsen=knobs.coarsen() or 0
             )
             return found.stages[name](with_facts(ir, Variant(True, False, size)), options)
-    raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join(known)}")
+    raise LaunchValueError(f"there is no stage {stage!r}; there are {', '.join([*known, _TEXT])}")
+
+
+def _text(kernel: Kernel, ir: KernelIR, backend: str | None) -> str:
+    """The kernel as `.mp` text, which is no stage of a backend: it is what all of them could be given."""
+    from magpie.capabilities import TARGETS
+    from magpie.frontend.mp.emit import kernel_text
+
+    id_ = canonical(backend) if backend is not None else ""
+    return kernel_text(ir, id_ if id_ in TARGETS else "", kernel.__doc__ or "")
 
 
 def stage_names(backend: str | None) -> tuple[str, ...]:
@@ -160,7 +172,7 @@ def stage_names(backend: str | None) -> tuple[str, ...]:
         except (GpuError, ImportError):
             if backend is not None:
                 raise
-    return tuple(found)
+    return (*found, _TEXT)
 
 
 def check_kernel(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Diagnostic]:

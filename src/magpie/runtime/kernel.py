@@ -211,6 +211,8 @@ class Kernel:
     ) -> str:
         """The text of a stage ("kir", "llvm", "asm", ...; see `stages`) for such arguments, as for `compile`.
 
+        "mp" is the kernel as a module of `.mp` text, for `mp.load_module` (MPG_CORE_1411 where the language lacks what
+        it does); ``backend`` is its target there.
         Without arguments: of the kernel's annotations, or else of what it was launched with last. `workgroup` shows the
         code of launches with that size, `opt` that of a level ("O0" to "O3"), `arch` that for an architecture.
         """
@@ -222,7 +224,7 @@ class Kernel:
             raise clean(error) from None
 
     def stages(self, backend: str | None = None) -> tuple[str, ...]:
-        """The names of the stages that `inspect` and MAGPIE_DUMP show, of one backend or of all."""
+        """The names of what `inspect` shows, of one backend or of all; MAGPIE_DUMP shows all of them but "mp"."""
         from magpie.runtime import inspection
 
         return inspection.stage_names(backend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from itertools import groupby
 
 from magpie.diagnostics import Loc
 from magpie.frontend.mp import nodes
@@ -10,6 +11,7 @@ from magpie.frontend.mp.canonical import format_module
 from magpie.ir.nodes import Kernel
 from magpie.mpir import nodes as m
 from magpie.mpir.emit import emit_kernel
+from magpie.mpir.emit_names import word
 from magpie.mpir.types import Ty
 
 __all__ = ["kernel_text"]
@@ -31,7 +33,8 @@ def kernel_text(kernel: Kernel, target: str = "", doc: str = "") -> str:
     gpu = nodes.Gpu(meta.target, kernel.workgroup, meta.requires or None)
     blocks = tuple(_Blocks().block(b) for b in function.blocks)
     signature = nodes.Signature(function.name, params, _type(function.ret))
-    decl = nodes.Function(signature, blocks, "unsafe" if meta.is_unsafe else "", gpu, notes=_doc(kernel, doc))
+    decl = nodes.Function(signature, blocks, "unsafe" if meta.is_unsafe else "", gpu)
+    decl.notes = _doc(kernel, doc, [name for name, _ in function.params[len(kernel.params) :]])
     structs = [
         nodes.Struct(s.name, tuple(nodes.Field(n, _type(t)) for n, t in s.fields), "value") for s in module.structs
     ]
@@ -39,14 +42,17 @@ def kernel_text(kernel: Kernel, target: str = "", doc: str = "") -> str:
     return format_module(nodes.Module(header, (*structs, decl)))
 
 
-def _doc(kernel: Kernel, doc: str) -> nodes.Notes:
+def _doc(kernel: Kernel, doc: str, extents: list[str]) -> nodes.Notes:
+    """What is said of a kernel; ``extents`` are the parameters for those of its arrays, in order."""
     lines = [*doc.strip().splitlines(), ""] if doc.strip() else []
     place = f", {kernel.loc.short}" if kernel.loc is not None else ""
     lines.append(f"Printed from the kernel {kernel.name}{place}.")
     for buffer in kernel.buffers:
         if buffer.rank > 1:
-            extents = ", ".join(f"%{buffer.name}_dim{d}" for d in range(buffer.rank))
-            lines.append(f"%{buffer.name} has {buffer.rank} dimensions, of extents {extents}: rows behind each other.")
+            own, extents = extents[: buffer.rank], extents[buffer.rank :]
+            shown = ", ".join(f"%{name}" for name in own)
+            what = f"%{word(buffer.name)} has {buffer.rank} dimensions"
+            lines.append(f"{what}, of extents {shown}: rows behind each other.")
     return nodes.Notes(tuple(f";;; {_line(line)}".rstrip() for line in lines))
 
 
@@ -90,7 +96,10 @@ class _Blocks:
         self.last = ("", 0)
 
     def block(self, block: m.Block) -> nodes.Block:
-        body = [self.phi(p) for p in block.phis] + [self.instruction(i) for i in block.instrs]
+        body: list[nodes.Instruction] = [self.phi(p) for p in block.phis]
+        for unsafe, instrs in groupby(block.instrs, lambda i: i.unsafe):
+            items = tuple(map(self.instruction, instrs))
+            body += [nodes.UnsafeBlock(items)] if unsafe else items
         return nodes.Block(block.label, tuple(body), _terminator(block.term))
 
     def phi(self, phi: m.Phi) -> nodes.Assign:

@@ -18,12 +18,12 @@ _ARGUMENT = frozenset({"VALUE", "NAME", "STRING", "INT"})
 
 #: Sets of terminals with one name, larger ones first.
 _GROUPS = (
+    (_KEY | _OPERAND | _ARGUMENT, "an argument"),
     (_KEY, "a name"),
     (_DECLARATION, "a declaration"),
     (_INSTRUCTION, "an instruction"),
     (_TERMINATOR, "a terminator (ret, br, cbr, switch, unreachable)"),
     (_OPERATION, "an operation"),
-    (_OPERAND | _ARGUMENT, "an argument"),
     (_OPERAND, "an operand"),
     (_TYPE, "a type"),
 )
@@ -60,7 +60,7 @@ def _listed(maker: Machine, can: set[str]) -> str:
     for group, name in _GROUPS:
         if group <= left:
             left -= group
-            if name == "a name":
+            if group >= _KEY:  # which any keyword may be
                 left = {kind for kind in left if kind in _NAMES or not maker.shown.get(kind, "").isalpha()}
                 left -= {"CALL_VOID"}
             words[name] = None
