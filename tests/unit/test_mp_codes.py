@@ -20,6 +20,7 @@ ELSEWHERE = {
     "MPG_CORE_1403": "the index arithmetic of kernels in Python; .mp has the widths in its text",
     "MPG_CORE_1406": "mp.mma and mp.copy_async, which .mp does not have",
     "MPG_CORE_1407": "mp.mma",
+    "MPG_CORE_1411": "a kernel of Python that is printed: tests/unit/test_mp_text.py",
     "MPG_CORE_1900": "a fault of Magpie's own",
     "MPG_SPV_2002": "spirv-val, for a fault of Magpie's own",
     "MPG_SPV_2005": "MAGPIE_SPIRV_VAL=1",
