@@ -18,7 +18,6 @@ CODES = list(table().values())
 NO_PROGRAM = {
     "MPG_CORE_1409": "more than 120 branches",
     "MPG_CORE_1410": "more than 500,000 operations",
-    "MPG_CORE_1411": "a kernel of Python",
     "MPG_SPV_2004": "an option",
     "MPG_SPV_2006": "more than 16 KB",
     "MPG_PTX_2002": "an option",
