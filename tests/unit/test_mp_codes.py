@@ -29,7 +29,6 @@ ELSEWHERE = {
     "MPG_MLX_1001": "a run without MLX",
     "MPG_MLX_1003": "a run with MLX",
     "MPG_MLX_1004": "a run with MLX",
-    "MPT0020": "magpie run: tests/unit/test_mp_run.py",
     "MPS0009": "MPIR's own text form: tests/unit/test_mpir.py",
 }
 FAMILIES = ("CORE", "SPV", "MSL", "PTX", "HIP", "WGSL", "MLX", "MPP", "MPL", "MPT", "MPS")

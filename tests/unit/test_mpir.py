@@ -55,10 +55,11 @@ bb_end:
   ret !23:3
 }
 
-fn @main() -> i64 { !30:1
+fn @start(%dev: gpu.TDevice, %out: gpu.TBuffer<f32>) -> i64 { !30:1
 bb0:
   %a: Array<i64> = arr.new { v0=const.i64 -3 } !31:3
-  %l: TResult<unit, gpu.TError> = gpu.launch { kernel=@k, grid=[const.u32 1, const.u32 1, const.u32 1] } !32:3
+  %n: u32 = const { v=const.u32 1 } !31:3
+  %l: TResult<unit, gpu.TError> = gpu.launch { device=%dev, kernel=@k, grid=[%n, %n, %n], block=[%n, %n, %n], args=[%out, %n] } !32:3
   %text: Str = const { v=const.Str "a\\n\\"b\\"" } !33:3
   unreachable !34:3
 }

@@ -49,8 +49,4 @@ def _without_main(module: Module, file: Path) -> list[Diagnostic]:
     if main is None or main.gpu_meta is not None:
         text = "this module has no function @main, so there is nothing to run"
         return [Diagnostic("MPT0020", text, Loc(str(file), 1), help=f"write `{_OPERAND_FREE}`")]
-    result = main.ret.args[0] if main.ret.name == "TResult" else main.ret
-    if main.params or not (result.is_int or result.name == "unit"):
-        text = "@main takes nothing, and gives an integer, unit, or a TResult of one of these"
-        return [Diagnostic("MPT0020", text, main.loc, help=f"write `{_OPERAND_FREE}`; std.env.@args gives arguments")]
     return []

@@ -34,7 +34,7 @@ class Near:
 
 
 def reached(module: Module, function: Function) -> Iterator[Function]:
-    """A function and all that it comes to call, each once; calls of what is not there are left out."""
+    """A function and all that it comes to call or to make callables of, each once; what is not there is left out."""
     seen = {function.name}
     todo = [function]
     while todo:
@@ -42,17 +42,27 @@ def reached(module: Module, function: Function) -> Iterator[Function]:
         yield at
         for block in at.blocks:
             for instr in block.instrs:
-                callee = module.function(instr.callee) if instr.op == "call" else None
+                callee = module.function(instr.callee) if instr.callee else None
                 if callee is not None and callee.name not in seen:
                     seen.add(callee.name)
                     todo.append(callee)
 
 
 class Known:
-    """A function of a module, with its blocks and the types of its values."""
+    """A function of a module, with its blocks and the types of its values. ``on_device``: a kernel comes to it.
+    ``on_host``: the host program does."""
 
-    def __init__(self, module: Module, function: Function, near: Near | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        function: Function,
+        near: Near | None = None,
+        on_device: bool = False,
+        on_host: bool = False,
+    ) -> None:
         self.near = near or Near()
+        self.on_device = on_device
+        self.on_host = on_host
         self.module = module
         self.function = function
         self.blocks: dict[str, Block] = {b.label: b for b in function.blocks}

@@ -246,6 +246,7 @@ class Impl:
     what: str
     type: Ty
     function: str
+    loc: Loc | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -22,8 +22,11 @@ class Ty:
 
     @property
     def owned(self) -> Ty:
-        """The type without its mode: an owned value goes where a borrowed one is expected."""
-        return Ty(self.name, self.args) if self.mode else self
+        """The type without its mode: an owned value goes where a borrowed one is expected. A weak reference is a type
+        of its own."""
+        if not self.mode or self.mode == "weak":
+            return self
+        return Ty(self.name, self.args, "weak" if "weak" in self.mode else "")
 
     @property
     def is_int(self) -> bool:

@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
-from magpie.mpir.known import Found, Known, Near
+from magpie.mpir.known import Found, Known, Near, reached
 from magpie.mpir.nodes import Const, Err, Instr, Module, Operand, Switch, Var, operands, targets
-from magpie.mpir.ops import NO_CODE, OPS, is_host
+from magpie.mpir.ops import OPS
 from magpie.mpir.prelude import fields_of
 from magpie.mpir.stretches import Stretch, Stretches
 from magpie.mpir.types import Ty
 from magpie.mpir.verify_gpu import gpu_rules
-from magpie.mpir.verify_host import host_rules
+from magpie.mpir.verify_host import host_operands, host_rules
+from magpie.mpir.verify_module import declared_once, module_rules
 from magpie.mpir.verify_types import type_rules
 
 __all__ = ["verify"]
@@ -71,10 +72,7 @@ def _operations(known: Known) -> Found:
         for instr in block.instrs:
             op = OPS.get(instr.op)
             if op is None:
-                if not (is_host(instr.op) or instr.op in NO_CODE):
-                    near = known.near(instr.op, OPS)
-                    helped = f"did you mean {near}?" if near else None
-                    yield Diagnostic("MPS0007", f"there is no operation {instr.op}", instr.loc, help=helped)
+                yield from host_operands(known, instr)
                 continue
             if len(instr.targs) != op.targs:
                 yield Diagnostic(
@@ -210,47 +208,19 @@ RULES: tuple[tuple[Rule, ...], ...] = (
 )
 
 
-def _module(module: Module) -> Found:
-    names: set[str] = set()
-    for f in module.functions:
-        if f.name in names:
-            yield Diagnostic("MPS0003", f"@{f.name} is defined twice in {module.name}", f.loc)
-        names.add(f.name)
-    for struct in module.structs:
-        if struct.name in names:
-            yield Diagnostic("MPS0003", f"{struct.name} is defined twice in {module.name}")
-        names.add(struct.name)
-        fields = [name for name, _ in struct.fields]
-        for name in sorted({n for n in fields if fields.count(n) > 1}):
-            yield Diagnostic("MPS0003", f"{struct.name} has the field {name} twice")
-    if _nested_in_itself(module):
-        yield Diagnostic("MPS0004", f"{_nested_in_itself(module)} holds itself, and would have no end")
-
-
-def _nested_in_itself(module: Module) -> str | None:
-    """A value struct that holds itself, directly or through others; fields of heap structs are references."""
-    inner = {s.name: [t.name for _, t in s.fields] for s in module.structs if not s.heap}
-    inner = {name: [n for n in names if n in inner] for name, names in inner.items()}
-    for name in inner:
-        todo, seen = list(inner[name]), set[str]()
-        while todo:
-            at = todo.pop()
-            if at == name:
-                return name
-            if at not in seen:
-                seen.add(at)
-                todo += inner[at]
-    return None
-
-
 def verify(module: Module) -> list[Diagnostic]:
     """Everything that is wrong with a module, in the order of its text; an empty list where it is well formed."""
-    found = list(_module(module))
+    found = list(declared_once(module))
     if found:
         return found
     near = Near()
+    found += module_rules(module, near)
+    kernels = [f for f in module.functions if f.gpu_meta is not None]
+    on_device = {f.name for kernel in kernels for f in reached(module, kernel)}
+    main = module.function("main")
+    on_host = set() if main is None else {f.name for f in reached(module, main)}
     for function in module.functions:
-        known = Known(module, function, near)
+        known = Known(module, function, near, function.name in on_device, function.name in on_host)
         for group in RULES:
             faults = [d for rule in group for d in rule(known)]
             found += faults

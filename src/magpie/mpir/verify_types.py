@@ -317,9 +317,10 @@ def _new(known: Known, instr: Instr) -> Found:
 def _getfield(known: Known, instr: Instr) -> Found:
     type_, name = known.type(instr.args["obj"]), instr.args["field"]
     assert isinstance(name, Word)
-    fields = fields_of(known.module, type_) if type_ is not None else None
+    fields = fields_of(known.module, type_) if type_ is not None and not type_.mode else None
     if fields is None:
-        yield Diagnostic("MPS0004", f"getfield of a {type_}, which is no struct of this module", instr.loc)
+        helped = "take it from weak.upgrade" if type_ is not None and type_.mode else None
+        yield Diagnostic("MPS0004", f"getfield of a {type_}, which is no struct", instr.loc, help=helped)
         return
     found = dict(fields).get(name.name)
     if found is None:

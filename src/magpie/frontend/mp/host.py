@@ -7,6 +7,7 @@ instructions, the call and the `try` of what it gives.
 from __future__ import annotations
 
 from magpie.frontend.mp import nodes
+from magpie.frontend.mp.imports import Imports
 from magpie.frontend.mp.lower import Lowering
 from magpie.frontend.mp.names import Names, ty
 from magpie.mpir import nodes as m
@@ -21,6 +22,8 @@ def constant(value: nodes.Argument) -> m.Operand | None:
     match value:
         case nodes.Const():
             return m.Const(Ty(value.type), 0 if value.value is None else value.value)
+        case nodes.Text():
+            return m.Const(Ty("Str"), value.value)
         case nodes.ListOf():
             items = [constant(v) for v in value.items]
             return None if any(i is None for i in items) else tuple(i for i in items if i is not None)
@@ -30,13 +33,9 @@ def constant(value: nodes.Argument) -> m.Operand | None:
 class HostLowering(Lowering):
     """Lowers one function of a host program."""
 
-    def __init__(self, names: Names, function: nodes.Function) -> None:
+    def __init__(self, names: Names, function: nodes.Function, imports: Imports) -> None:
         super().__init__(names, function)
-        self.imported: dict[str, str] = {}
-        header = names.module.head("imports")
-        for item in header.items if header is not None else ():
-            if isinstance(item, nodes.Import):
-                self.imported |= {s[1:]: item.module for s in item.symbols or () if s.startswith("@")}
+        self.imports = imports
 
     def operand(self, value: nodes.Operand) -> m.Operand:
         match value:
@@ -58,6 +57,8 @@ class HostLowering(Lowering):
         match value:
             case nodes.GlobalRef():
                 made.op, made.args = "global", {"v": m.FnRef(value.name)}
+            case nodes.Op() if value.name == "call_void.indirect" and result is None:
+                made.op, made.args = "call.indirect", self.arguments(value.args)
             case nodes.Op() if value.name.startswith("enum."):
                 return self.enum(made, value)
             case nodes.Capture():
@@ -89,8 +90,16 @@ class HostLowering(Lowering):
 
     def call(self, made: m.Instr, call: nodes.Call) -> m.Instr | None:
         ref = call.callee
-        module = ref.module or ("" if ref.name in self.names.functions else self.imported.get(ref.name, ""))
-        if module in ("", self.names.module.path):
+        unknown = self.imports.unknown(ref)
+        if unknown is not None:
+            self.report("MPT0025", unknown[0], ref, unknown[1] or None)
+            return None
+        if call.keyword and (call.keyword == "call") != (made.result is not None):
+            text = "call_void gives no value" if made.result is not None else "the value of this call has no name"
+            helped = "write call" if made.result is not None else "write call_void, which drops what there is"
+            self.report("MPT0024", text, call, helped)
+        module = self.imports.module_of(ref)
+        if not module:
             return super().call(made, call)
         made.op = f"{module}.@{ref.name}"
         made.targs = tuple(a if isinstance(a, int) else ty(a) for a in call.type_args)
@@ -100,15 +109,18 @@ class HostLowering(Lowering):
     def try_call(self, item: nodes.Assign | nodes.Effect, value: nodes.TryCall) -> list[m.Instr]:
         """The call, and the `try` of what it gives."""
         before = m.Instr("", loc=self.loc(item))
-        call = nodes.Call(value.callee, value.type_args, value.args, at=value.at, end=value.end)
+        call = nodes.Call(value.callee, value.type_args, value.args, "", at=value.at, end=value.end)
         if self.call(before, call) is None or self.named(before, value) is None:
             return []
         result, type_ = (item.result, ty(item.type)) if isinstance(item, nodes.Assign) else (None, None)
         before.result = self.fresh(f"{result or 'try'}_r")
         known = self.names.functions.get(value.callee.name) if before.op == "call" else None
         row = signature(before.op)
-        error = row.result.args[1] if row is not None and row.result.name == "TResult" else Ty("gpu.TError")
+        given = row.result if row is not None and row.result.name == "TResult" else None
+        error = Ty("gpu.TError") if given is None else given.args[1]
         before.type = ty(known.signature.result) if known is not None else Ty("TResult", (type_ or UNIT, error))
+        if given is not None and row is not None and not row.params:
+            before.type = given
         return [before, m.Instr("try", {"v": m.Var(before.result)}, result, type_, loc=before.loc)]
 
     def fresh(self, name: str) -> str:

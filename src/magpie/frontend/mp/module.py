@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.host import HostLowering, constant
+from magpie.frontend.mp.imports import Imports
 from magpie.frontend.mp.lower import Lowering, flat
 from magpie.frontend.mp.names import Names, ty
 from magpie.mpir import nodes as m
@@ -25,7 +26,8 @@ def lower_module(names: Names) -> m.Module:
             case nodes.Sig():
                 module.sigs.append(m.Sig(decl.name, tuple(ty(p.type) for p in decl.params), ty(decl.result)))
             case nodes.Impl():
-                module.impls.append(m.Impl(decl.what, ty(decl.type), decl.function.name))
+                place = names.source.loc(decl.at, decl.end)
+                module.impls.append(m.Impl(decl.what, ty(decl.type), decl.function.name, place))
             case nodes.Global():
                 value = constant(decl.value)
                 if value is None:
@@ -33,12 +35,14 @@ def lower_module(names: Names) -> m.Module:
                 else:
                     place = names.source.loc(decl.at, decl.end)
                     module.globals.append(m.Global(decl.name, ty(decl.type), value, place))
+    imports = Imports(names)
+    imports.check()
     reached = {f.name for f in _reached(names)}
     for function in names.functions.values():
         if function.name in reached:
             module.functions.append(Lowering(names, function).lower())
         elif not function.signature.type_params:
-            module.functions.append(HostLowering(names, function).lower())
+            module.functions.append(HostLowering(names, function, imports).lower())
     return module
 
 

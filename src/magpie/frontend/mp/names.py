@@ -46,6 +46,7 @@ class Names:
         self.near = Near()
         self.functions: dict[str, nodes.Function] = {}
         self.globals: dict[str, nodes.Global] = {}
+        self.sigs: set[str] = set()
         self.types: dict[str, int] = {
             **dict.fromkeys(TYPE_IDS, 0),
             **dict.fromkeys(_PLAIN, 0),
@@ -88,6 +89,7 @@ class Names:
                     self._once(types, decl.name, decl)
                     self.types[decl.name] = len(decl.type_params)
                 case nodes.Sig():
+                    self.sigs.add(decl.name)
                     self._once(types, decl.name, decl)
                     self.types[decl.name] = 0
 
@@ -176,8 +178,16 @@ class Names:
         elif len(type_.args) != wanted:
             shown = "no arguments" if wanted == 0 else "1 argument" if wanted == 1 else f"{wanted} arguments"
             self.report("MPT0002", f"{name} has {shown} in <>, and here {len(type_.args)}", type_, function)
+        elif name == "TCallable" and not self._is_sig(type_.args[0], scope):
+            shown = ty(type_).args[0].name if ty(type_).args else str(type_.args[0])
+            near = self.near(shown, self.sigs)
+            help = f"did you mean {near}?" if near else "declare one: sig TSig(i32) -> i32"
+            self.report("MPT0001", f"there is no signature {shown}", type_, function, help)
         elif name == _MLX_ARRAY:
             self._mlx(type_, scope, function)
+
+    def _is_sig(self, type_: nodes.Type | int, scope: set[str]) -> bool:
+        return isinstance(type_, nodes.Type) and (type_.name in self.sigs or type_.name in scope)
 
     def _mlx(self, type_: nodes.Type, scope: set[str], function: str) -> None:
         (element,) = type_.args
