@@ -71,7 +71,7 @@ def test_what_was_written_goes_out_before_the_panic(tmp_path):
 def test_values_are_shown_by_their_types():
     text = """value struct TPair {
     field name: Str
-    field n: i64
+    field x: f32
 }
 fn @f(%x: f32, %s: Str, %o: TOption<i64>, %p: TPair) -> i64 {
 bb0:
@@ -85,17 +85,22 @@ bb0:
 }
 """
     from magpie.host.text import display
-    from magpie.host.values import EnumValue, StructValue
+    from magpie.host.values import ArrayValue, EnumValue, StructValue
     from magpie.mpir.types import Ty
 
     none = EnumValue(Ty("TOption", (Ty("i64"),)), "None", 1)
-    pair = StructValue(Ty("TPair"), {"name": "a\n" * 60, "n": 4})
+    pair = StructValue(Ty("TPair"), {"name": "a\n" * 60, "x": 0.10000000149011612})
+    ready = program(text)
     with pytest.raises(Panic) as caught:
-        program(text).call("f", (0.10000000149011612, "x", none, pair))
+        ready.call("f", (0.10000000149011612, "x", none, pair))
     assert caught.value.values == [("o", "None")]
     assert [name for name, _ in caught.value.trace] == ["g", "f"]
-    assert display(0.10000000149011612, Ty("f32")) == "0.1"
-    assert display(pair, None) == 'TPair { name="' + "a\\n" * 40 + '"..., n=4 }'
+    assert display(0.10000000149011612, Ty("f32"), ready.module) == "0.1"
+    assert display(pair, None, ready.module) == 'TPair { name="' + "a\\n" * 40 + '"..., x=0.1 }'
+    some = EnumValue(Ty("TOption", (Ty("TPair"),)), "Some", 0, (StructValue(Ty("TPair"), {"name": "", "x": 0.5}),))
+    assert display(some, None, ready.module) == 'Some(TPair { name="", x=0.5 })'
+    items = ArrayValue(Ty("f32"), [0.10000000149011612] * 10)
+    assert display(items, None, ready.module) == "[" + "0.1, " * 8 + "... 10 in all]"
 
 
 def test_a_fault_of_a_terminator_and_of_a_phi_has_its_line():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magpie.mpir.nodes import Instr, Phi, Term
+from magpie.mpir.nodes import Instr, Module, Phi, Term
 from magpie.mpir.types import Ty
 
 __all__ = ["CALL", "CHOOSE", "GO", "INDIRECT", "RETURN", "YIELD", "Code", "Stretch"]
@@ -58,9 +58,10 @@ class Code:
     parameters stand in its first slots, constants in the last. ``slots`` and ``types`` are the places and the types of
     its values by name."""
 
-    __slots__ = ("count", "entry", "name", "prepare", "slots", "template", "types")
+    __slots__ = ("count", "entry", "module", "name", "prepare", "slots", "template", "types")
 
-    def __init__(self, name: str, count: int, prepare: Callable[[Code], None]) -> None:
+    def __init__(self, module: Module, name: str, count: int, prepare: Callable[[Code], None]) -> None:
+        self.module = module
         self.name = name
         self.count = count  # of parameters
         self.prepare = prepare

@@ -108,7 +108,9 @@ def traced(error: MagpieError, stack: _Stack, frame: _Frame, at: Stretch | None,
         if not isinstance(item, Phi):
             names = dict.fromkeys(o.name for o in operands(item) if isinstance(o, Var))
             code = at.code
-            panic.values = [(name, display(frame[code.slots[name]], code.types.get(name))) for name in names]
+            panic.values = [
+                (name, display(frame[code.slots[name]], code.types.get(name), code.module)) for name in names
+            ]
     panic.trace.append((at.code.name, item.loc if item is not None else None))
     for _, waiting, _ in reversed(stack):
         panic.trace.append((waiting.code.name, waiting.at.loc if waiting.at is not None else None))

@@ -105,9 +105,8 @@ def _enum_payload(site: Site) -> Step:
 @operation("callable.capture")
 def _capture(site: Site) -> Step:
     name = site.instr.callee
-    callee = site.program.module.function(name)
-    assert callee is not None
-    slots = [site.slots[param] for param, _ in callee.params if param in site.slots]
+    params = site.program.functions[name].params
+    slots = [site.slots[param] for param, _ in params if param in site.slots]
     return lambda frame: CallableValue(name, tuple([frame[k] for k in slots]))
 
 

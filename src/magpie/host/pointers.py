@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from magpie.host.arrays import MOST
-from magpie.host.builtins import Call, Site, Step, builtin, operation
+from magpie.host.builtins import Site, Step, operation
 from magpie.host.panics import Panic
 from magpie.host.values import PointerValue
-from magpie.mpir.types import Ty
 
 __all__: list[str] = []
 
@@ -18,8 +16,6 @@ def _memory(pointer: PointerValue) -> list[Any]:
     items = pointer.memory
     if items is None:
         raise Panic("the pointer is null")
-    if not items:
-        raise Panic("the memory of the pointer has been freed, or has no elements")
     if not 0 <= pointer.at < len(items):
         raise Panic(f"the pointer points to element {pointer.at} of {len(items)}")
     return items
@@ -51,21 +47,3 @@ def _add(site: Site) -> Step:
 def _is_null(site: Site) -> Step:
     p = site.slots["p"]
     return lambda frame: frame[p].memory is None
-
-
-@builtin("gpu.malloc")
-def malloc(call: Call, count: int) -> PointerValue:
-    """Memory of zeros; null where there is no room, as in a kernel."""
-    element = call.instr.targs[0]
-    assert isinstance(element, Ty)
-    zero: Any = 0.0 if element.is_float else False if element.is_bool else 0
-    return PointerValue([zero] * count if 0 < count <= MOST else None)
-
-
-@builtin("gpu.free")
-def free(call: Call, p: PointerValue) -> None:
-    if p.memory is None:
-        return
-    if p.at or not p.memory:
-        raise call.panic("what is freed is no memory that was made, or has been freed")
-    p.memory.clear()

@@ -108,7 +108,7 @@ class _Preparing:
 
     def reference(self, ref: FnRef) -> int:
         """A global, or a function as a value."""
-        if self.program.module.glob(ref.name) is not None:
+        if ref.name in self.program.constants:
             return self.fixed(ref, self.program.glob(ref.name))
         return self.fixed(ref, CallableValue(ref.name))
 
@@ -157,8 +157,7 @@ class _Preparing:
         return behind
 
     def call(self, instr: Instr, at: Stretch) -> Stretch:
-        callee = self.program.module.function(instr.callee)
-        assert callee is not None
+        callee = self.program.functions[instr.callee]
         inputs = tuple(self.read(instr.args[name], at, instr) for name, _ in callee.params)
         behind = self.leave(at, CALL, instr, self.unused if instr.result is None else self.slots[instr.result])
         at.function, at.inputs = self.program.codes[callee.name], inputs

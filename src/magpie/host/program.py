@@ -13,7 +13,7 @@ from magpie.host import (  # noqa: F401  # each registers what it implements
     gpu,
     gpu_buffers,
     integers,
-launch,
+    launch,
     maps,
     mathematics,
     mlx,
@@ -30,6 +30,7 @@ from magpie.host.machine import resolve, run
 from magpie.host.output import error, flush
 from magpie.host.panics import INTERRUPTED, PANICKED, PIPE_CLOSED, Panic
 from magpie.host.prepare import prepare
+from magpie.host.text import display
 from magpie.host.values import EnumValue, StructValue
 from magpie.mpir.nodes import Module
 
@@ -41,21 +42,22 @@ class Program:
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self.functions = {f.name: f for f in module.functions}
+        self.constants = {g.name: g for g in module.globals}
         self.argv: list[str] = []
         self.globals: dict[str, Any] = {}
-        self.codes = {f.name: Code(f.name, len(f.params), self.prepare) for f in module.functions if f.gpu_meta is None}
+        self.codes = {
+            f.name: Code(module, f.name, len(f.params), self.prepare) for f in module.functions if f.gpu_meta is None
+        }
 
     def prepare(self, code: Code) -> None:
         """Make a function ready to run; done when it is first called."""
-        function = self.module.function(code.name)
-        assert function is not None
-        prepare(self, function, code)
+        prepare(self, self.functions[code.name], code)
 
     def glob(self, name: str) -> Any:
         """The value of a global; what is on the heap is one object."""
         if name not in self.globals:
-            found = self.module.glob(name)
-            assert found is not None
+            found = self.constants[name]
             self.globals[name] = global_value(found.value, found.type)
         return self.globals[name]
 
@@ -93,18 +95,15 @@ class Program:
         """The exit status for a value of `@main`."""
         if isinstance(value, EnumValue) and value.type.name == "TResult":
             if value.tag:
-                error(f"error: {_message(value.fields[0])}\n")
+                error(f"error: {self.message(value.fields[0])}\n")
                 return 1
             value = value.fields[0] if value.fields else None
         return value if isinstance(value, int) else 0
 
-
-def _message(value: Any) -> str:
-    """What an error says: its field ``message`` where it has one."""
-    from magpie.host.text import display
-
-    found = value.fields.get("message") if isinstance(value, StructValue) else None
-    return found if isinstance(found, str) else display(value, None)
+    def message(self, value: Any) -> str:
+        """What an error says: its field ``message`` where it has one, and a Str as it is."""
+        found = value.fields.get("message") if isinstance(value, StructValue) else value
+        return found if isinstance(found, str) else display(value, None, self.module)
 
 
 def _close_output() -> None:

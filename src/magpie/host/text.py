@@ -9,6 +9,8 @@ from typing import Any
 
 from magpie.host.rounding import FORMATS, round_exact
 from magpie.host.values import ArrayValue, CallableValue, EnumValue, MapValue, StructValue, UserKey
+from magpie.mpir.nodes import Module
+from magpie.mpir.prelude import fields_of, variants_of
 from magpie.mpir.types import Ty
 
 __all__ = ["display", "scalar_text"]
@@ -59,8 +61,8 @@ def _shortest(value: float, type_name: str) -> tuple[str, int]:
     raise AssertionError(f"{value} is no number of {type_name}")
 
 
-def display(value: Any, type_: Ty | None, depth: int = 0) -> str:
-    """Any value, cut where it is long."""
+def display(value: Any, type_: Ty | None, module: Module, depth: int = 0) -> str:
+    """Any value, cut where it is long. ``type_`` is needed of numbers alone; what is on the heap knows its own."""
     if isinstance(value, str):
         short = value if len(value) <= _MOST_CHARACTERS else value[:_MOST_CHARACTERS]
         return json.dumps(short, ensure_ascii=False) + ("..." if short is not value else "")
@@ -68,22 +70,28 @@ def display(value: Any, type_: Ty | None, depth: int = 0) -> str:
         return scalar_text(value, type_ or Ty("f64"))
     if depth >= _DEEPEST:
         return "..."
-    if isinstance(value, ArrayValue):
-        shown = [display(v, value.element, depth + 1) for v in value.items[:_MOST_ITEMS]]
-        return f"[{', '.join(shown)}{_more(value.items)}]"
-    if isinstance(value, MapValue):
-        first = list(value.items.items())[:_MOST_ITEMS]
-        keyed = [(k.value if isinstance(k, UserKey) else k, v) for k, v in first]
-        pairs = [f"{display(k, value.key, depth + 1)}: {display(v, value.value, depth + 1)}" for k, v in keyed]
-        return f"{{{', '.join(pairs)}{_more(value.items)}}}"
-    if isinstance(value, StructValue):
-        fields = [f"{name}={display(v, None, depth + 1)}" for name, v in value.fields.items()]
-        return f"{value.type} {{ {', '.join(fields)} }}"
-    if isinstance(value, EnumValue):
-        inner = ", ".join(display(v, None, depth + 1) for v in value.fields if v is not None)
-        return f"{value.variant}({inner})" if inner else value.variant
-    if isinstance(value, CallableValue):
-        return f"@{value.function}"
+
+    def inner(part: Any, of: Ty | None) -> str:
+        return display(part, of, module, depth + 1)
+
+    match value:
+        case ArrayValue():
+            shown = [inner(v, value.element) for v in value.items[:_MOST_ITEMS]]
+            return f"[{', '.join(shown)}{_more(value.items)}]"
+        case MapValue():
+            first = list(value.items.items())[:_MOST_ITEMS]
+            keyed = [(k.value if isinstance(k, UserKey) else k, v) for k, v in first]
+            pairs = [f"{inner(k, value.key)}: {inner(v, value.value)}" for k, v in keyed]
+            return f"{{{', '.join(pairs)}{_more(value.items)}}}"
+        case StructValue():
+            types = dict(fields_of(module, value.type.owned) or ())
+            return f"{value.type} {{ {', '.join(f'{k}={inner(v, types.get(k))}' for k, v in value.fields.items())} }}"
+        case EnumValue():
+            fields = (variants_of(module, value.type.owned) or {}).get(value.variant) or []
+            parts = [inner(v, of) for v, (_, of) in zip(value.fields, fields, strict=False) if v is not None]
+            return f"{value.variant}({', '.join(parts)})" if parts else value.variant
+        case CallableValue():
+            return f"@{value.function}"
     return str(value)
 
 
