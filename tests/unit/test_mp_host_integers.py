@@ -254,3 +254,8 @@ def test_casts_between_integers(source):
     for to in TYPES:
         for x in samples(source, random.Random(source)):
             assert ready.call(to, (x,)) == as_type(x, to)
+
+
+def test_the_bit_of_i1_is_minus_one():
+    text = "fn @f() -> bool {\nbb0:\n    %r: bool = icmp.slt { a=const.i1 1, b=const.i1 0 }\n    ret %r\n}\n"
+    assert call(text) is True and call(text.replace("slt", "ult")) is False

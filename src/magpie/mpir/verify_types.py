@@ -51,7 +51,7 @@ def _literal(operand: Operand, loc: Loc | None) -> Found:
             least, most = (
                 (0, (1 << bits) - 1) if value.type.is_unsigned else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
             )
-            if not least <= value.value <= most:
+            if not least <= value.value <= max(most, 1):  # the bit of i1 is -1 as a number, and 1 to most readers
                 yield Diagnostic("MPS0001", f"{value.value} is out of the range of {value.type}", loc)
 
 
