@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections import Counter
 
@@ -10,13 +11,15 @@ import pytest
 from mp_codes import CODES, FILES, code_of, expected, options
 from typer.testing import CliRunner
 
+from magpie.backends.registry import backend
 from magpie.cli.app import app
 from magpie.cli.report import schema
 from magpie.diagnostics import lookup, table
+from magpie.errors import GpuError
 
 # Codes of the families below that no text raises, with what does.
 ELSEWHERE = {
-    "MPG_CORE_1301": "the code generator, where it crashes: tests/unit/test_ptx.py, test_hip.py",
+    "MPG_CORE_1301": "the code generator, where it crashes: a test below",
     "MPG_CORE_1403": "the index arithmetic of kernels in Python; .mp has the widths in its text",
     "MPG_CORE_1406": "mp.mma and mp.copy_async, which .mp does not have",
     "MPG_CORE_1407": "mp.mma",
@@ -79,6 +82,33 @@ def test_one_run_says_what_is_wrong_in_several_functions(tmp_path):
     document = json.loads(magpie("check", "--json", file)[1])
     found = Counter(d["code"] for d in document["diagnostics"])
     assert found == {"MPS0004": 2, "MPG_WGSL_1003": 3, "MPG_CORE_1400": 1, "MPG_HIP_2001": 1}
+
+
+@pytest.mark.parametrize(("target", "line"), [("ptx", 5), ("hip", 5)])
+def test_a_crash_of_the_code_generator_is_core_1301_at_the_kernel(target, line, tmp_path, monkeypatch):
+    """A stand-in gives LLVM what ends its process, in place of the kernel's code."""
+    pipeline = importlib.import_module(f"magpie.backends.{target}.pipeline")
+    real = pipeline.generate
+    bad = "define float @f(float %x) {\n  %y = call float @llvm.exp.f32(float %x)\n  ret float %y\n}\n"
+    bad += "declare float @llvm.exp.f32(float)\n"
+    monkeypatch.setattr(pipeline, "generate", lambda text, *rest: real(bad, "nvptx64-nvidia-cuda", "sm_70", "+ptx60"))
+    file = tmp_path / "t.mp"
+    file.write_text(
+        "module t\n\n; The kernel is not at fault.\n\n"
+        f"gpu fn @k(%out: gpu.TBuffer<f32>) -> unit target({target}) {{\nbb0:\n"
+        "    gpu.buffer_store<f32> { buf=%out, idx=const.u32 0, v=const.f32 1.0 }\n    ret\n}\n"
+    )
+    done = CliRunner().invoke(app, ["build", "--backend", target, "--out", str(tmp_path), str(file)])
+    assert done.exit_code == 1
+    assert "error[MPG_CORE_1301]" in done.stdout and f"{file}:{line}:1" in done.stdout and "Traceback" not in done.stdout
+    monkeypatch.undo()
+    assert CliRunner().invoke(app, ["build", "--backend", target, "--out", str(tmp_path), str(file)]).exit_code == 0
+
+
+def test_a_backend_that_is_not_here_is_core_1300():
+    with pytest.raises(GpuError, match=r"BackendUnavailable\[MPG_CORE_1300\].*'directx'.* it has cpu, interp") as caught:
+        backend("directx")
+    assert caught.value.diagnostic == "MPG_CORE_1300"
 
 
 def test_the_architecture_of_each_target(tmp_path):

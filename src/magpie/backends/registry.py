@@ -53,7 +53,10 @@ def backend(name: str) -> Backend:
     if entry is None:
         known = ", ".join(backend_ids())
         raise GpuError(
-            GpuErrorKind.BackendUnavailable, id_, f"there is no backend {name!r} in this installation; it has {known}"
+            GpuErrorKind.BackendUnavailable,
+            id_,
+            f"there is no backend {name!r} in this installation; it has {known}",
+            diagnostic="MPG_CORE_1300",
         )
     try:
         loaded: Backend = entry.load()

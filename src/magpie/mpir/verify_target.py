@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from magpie.capabilities import CAPABILITIES, TARGETS, limits, targets_with
+from magpie.capabilities import CAPABILITIES, TARGETS, cell, limits
 from magpie.diagnostics import Diagnostic, Loc
 from magpie.ir.nodes import Kernel
 from magpie.mpir.known import Found, reached
@@ -189,12 +189,11 @@ def check_shared(kernel: Kernel, target: str, room: int | None = None) -> list[D
 
 
 def reminder(function: Function) -> list[Diagnostic]:
-    """MPG_CORE_1202 of every `unsafe gpu fn`: which targets have what it requires."""
+    """MPG_CORE_1202 of every `unsafe gpu fn`: which targets have what it requires, with code for it or not."""
     meta = function.gpu_meta
     if meta is None or not meta.is_unsafe:
         return []
     names = [n for n in meta.requires if n in CAPABILITIES]
-    having = [t for t in TARGETS if all(t in targets_with(n) for n in names)]
-    where = f"it runs on {', '.join(having)} only" if names and having else "no target has that"
-    text = f"kernel @{function.name} requires {', '.join(meta.requires)}: {where}"
+    having = ", ".join(t for t in TARGETS if names and all(cell(n, t) != "no" for n in names))
+    text = f"kernel @{function.name} requires {', '.join(meta.requires)}, which {having or 'no target'} can have"
     return [Diagnostic("MPG_CORE_1202", text, function.loc)]
