@@ -94,6 +94,8 @@ _d("MPG_TGPU_2001", ERROR, "Operation that tiny-gpu does not have", """
     are comparisons. There is no division, remainder, shift to the right, bit operation, float function, atomic or
     subgroup operation. What a launch knows (sizes, strides, scalars) is computed before, whatever it takes.
 
+    cure: Do on the host what the device cannot, or write it with sums, products and comparisons.
+
     wrong:  y[i] = x[i] // 2
     right:  y[i] = x[i] * 2                           # or divide on the host
             y[i] = x[i] + n // 2                      # n is a scalar of the launch
@@ -102,6 +104,8 @@ _d("MPG_TGPU_2002", ERROR, "Type that tiny-gpu does not have", """
     A register and a word of memory hold an integer of 32 bits. i8, i16, u8, u16, bool, i32 and u32 fit; floats, 64-bit
     integers and structs in arrays do not.
 
+    cure: Use integers of 32 bits or less, and one array for each field.
+
     wrong:  x: mp.Array[mp.f32]
     right:  x: mp.Array[mp.i32]
     """)
@@ -109,12 +113,16 @@ _d("MPG_TGPU_2003", ERROR, "Narrow integer that may overflow", """
     Arithmetic in i8, i16, u8 and u16 wraps at that width, and tiny-gpu has nothing to cut a number to fewer than 32
     bits with. So it must be clear that the result fits: it comes from min and max, or the numbers are small.
 
+    cure: Say that the result fits: take min and max of it before the cast.
+
     wrong:  y[i] = mp.i8(acc)
     right:  y[i] = mp.i8(min(max(acc, -128), 127))
     """)
 _d("MPG_TGPU_2004", ERROR, "Barrier that is not at the top level", """
     On tiny-gpu a barrier stands at the top level of a kernel, so that every thread comes to it: not in an `if`, a loop
     or behind a `break`.
+
+    cure: Move the barrier to the top level, or unroll the loop around it with mp.static_range.
 
     wrong:  for k in range(3):
                 mp.barrier()
@@ -126,6 +134,8 @@ _d("MPG_TGPU_2005", WARNING, "Integer of 64 bits compared on tiny-gpu", """
     and products are right all the same; a comparison, min, max or abs needs the whole number. Where nothing shows that
     it fits, this warning stands at it. A type ends the doubt: arithmetic in i32 wraps everywhere in the same way.
 
+    cure: Give the value a type of 32 bits.
+
     warns:  acc = 0
             for k in range(n): acc += x[k]
             if acc > 0: ...
@@ -135,12 +145,16 @@ _d("MPG_TGPU_2006", ERROR, "Kernel that ends with an if", """
     A branch over the last instructions leads to the end of the program, which costs a cycle in which nothing runs.
     Kernels that are made from tensor graphs never do that, and are refused where they would.
 
+    cure: Let the last instructions run in any case: compute both values, and store the one that is meant.
+
     wrong:  if x < 0: y[i] = x
     right:  y[i] = min(x, 0)
     """)
 _d("MPG_TGPU_2007", ERROR, "Too many values at once", """
     More values are needed at one place than a thread has registers: 256 but R5 to R7. There is no memory of a thread's
-    own to put them in. Compute some of them later, or again, or unroll less.
+    own to put them in.
+
+    cure: Compute some of them later, or again, or unroll less.
 
     wrong:  parts = [x[i, k] for k in mp.static_range(300)], all used at the end
     right:  acc += x[i, k] in a loop
