@@ -42,7 +42,7 @@ NOTE = Severity.NOTE
 # Families in the order in which listings show them; each is a module of magpie.diagnostics.codes.
 _FAMILY_MODULES = (
     *("core", "control", "spirv", "targets", "mlx", "python", "launch", "sanitizer", "cpu", "tgpu", "env"),
-    *("text", "types", "mpir"),
+    *("text", "types", "mpir", "graph"),
 )
 
 #: ``MPG_<FAMILY>_<NNNN>``; of `.mp` text MPP (how it is written), MPL (what is doubtful) and others of three letters.

@@ -12,7 +12,8 @@ devices run them one after the other, so that a program is the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
 from types import TracebackType
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from magpie.runtime.device import Device
     from magpie.runtime.driver import Recorded
     from magpie.runtime.launcher import Launcher
+    from magpie.runtime.tensor_graph import TensorGraph
 
 __all__ = ["Graph", "GraphNode", "graph"]
 
@@ -207,12 +209,24 @@ class Graph:
         return f"<mp.Graph on {self.device.id}: {state}>"
 
 
-@public
-def graph(device: str | Device | None = None) -> Graph:
-    """A graph to record in a `with` block, on `device` (the default one); see `Graph`."""
-    from magpie.runtime.device import device as find_device
+class Graphs:
+    """`mp.graph`: called, a graph of launches to record; `mp.graph.load` reads a tensor graph from a file."""
 
-    return Graph(find_device(device))
+    @public
+    def __call__(self, device: str | Device | None = None) -> Graph:
+        """A graph to record in a `with` block, on `device` (the default one); see `Graph`."""
+        from magpie.runtime.device import device as find_device
+
+        return Graph(find_device(device))
+
+    def load(self, path: str | os.PathLike[str], *, sizes: Mapping[str, int] | None = None) -> TensorGraph:
+        """A tensor graph from a `.tg` or `.onnx` file; see `magpie.runtime.tensor_graph.load`."""
+        from magpie.runtime.tensor_graph import load
+
+        return load(path, sizes=sizes)
+
+
+graph = Graphs()
 
 
 def _nothing() -> None:

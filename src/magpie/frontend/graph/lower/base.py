@@ -1,0 +1,201 @@
+"""What the lowering of every kind of op shares: parameters, coordinates of work-items, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from magpie.frontend.graph.lower.indexing import Access, Index, Indices, Ints, collapse, row_major
+from magpie.frontend.graph.lower.scalars import scalar
+from magpie.frontend.graph.lower.target import Target
+from magpie.frontend.graph.nodes import Op, Operand, Prev, Shape, Step, Value
+from magpie.ir.builder import Builder
+from magpie.ir.nodes import Buffer, Kernel, Node, Slot
+from magpie.passes.access import infer as infer_access
+from magpie.records import record
+
+__all__ = ["Constants", "Dims", "Lowered", "Lowering", "merged"]
+
+Dims = tuple[int, int, int]
+Constants = Mapping[Value, np.ndarray[Any, Any]]
+
+#: Most workgroups along y and z, on the target with the fewest.
+_MOST_ROWS = 65_535
+
+
+@record
+class Lowered:
+    """One launch: the kernel, its grid and workgroup size, and the values of its parameters in order."""
+
+    kernel: Kernel
+    grid: Dims
+    block: Dims
+    args: tuple[Value, ...]
+    op: Op
+
+
+class Lowering(Indices):
+    """One op on its way to a kernel. ``constants`` with one element are written into the code."""
+
+    def __init__(self, op: Op, name: str, target: Target, constants: Constants) -> None:
+        self.op = op
+        self.target = target
+        self.constants = constants
+        self.kernel = Kernel(name, loc=op.loc)
+        self.args: list[Value] = []
+        self.buffers: dict[Value, Buffer] = {}
+        self.grid: Dims = (1, 1, 1)
+        self.block: Dims = (1, 1, 1)
+        super().__init__(Builder(self.kernel.body, op.loc))
+
+    def lower(self) -> None:
+        """Fill the kernel."""
+        raise NotImplementedError
+
+    def done(self) -> Lowered:
+        self.kernel.workgroup = self.block
+        infer_access(self.kernel)
+        return Lowered(self.kernel, self.grid, self.block, tuple(self.args), self.op)
+
+    # --- parameters --------------------------------------------------------------------------------------------------
+    def buffer(self, value: Value) -> Buffer:
+        """The parameter of a value; parameters are in the order in which they are first asked for."""
+        found = self.buffers.get(value)
+        if found is None:
+            letter = "y" if value is self.op.result else f"x{len(self.args)}"
+            found = self.buffers[value] = Buffer(letter, value.dtype, 1, loc=value.loc)
+            self.kernel.params.append(found)
+            self.args.append(value)
+        return found
+
+    def number(self, value: Value) -> Node | None:
+        """The constant of a value with one known element."""
+        data = self.constants.get(value)
+        if data is None or data.size != 1:
+            return None
+        return self.b.const(data.reshape(-1)[0].item(), value.dtype)
+
+    def load(self, value: Value, address: Node) -> Node:
+        found = self.number(value)
+        return self.b.load(self.buffer(value), address) if found is None else found
+
+    # --- coordinates -------------------------------------------------------------------------------------------------
+    @contextmanager
+    def elements(self, shape: Shape) -> Iterator[list[Index]]:
+        """The coordinates of a work-item in a space that is the result's, dimensions merged or not; inside it, the
+        work-item has an element."""
+        if self.target.flat:
+            yield self._flat(shape)
+            return
+        x, y = shape[-1], shape[-2] if len(shape) > 1 else 1
+        rest = prod(shape[:-2])
+        if y > _MOST_ROWS or rest > _MOST_ROWS:
+            total = prod(shape)
+            self._launch(total, 1, 1)
+            flat = self.b.emit("global_id", dim=0)
+            with self.below(flat, total, 0):
+                yield self.unravel(flat, shape)
+            return
+        self._launch(x, y, rest)
+        at_x = self.b.emit("global_id", dim=0)
+        at_y: Index = self.b.emit("global_id", dim=1) if y > 1 else 0
+        with self.below(at_x, x, 0), self.below(at_y, y, 1):
+            before: list[Index] = []
+            if len(shape) > 2:
+                before = self.unravel(self.b.emit("workgroup_id", dim=2) if rest > 1 else 0, shape[:-2])
+            yield [*before, *([at_y] if len(shape) > 1 else []), at_x]
+
+    def _launch(self, x: int, y: int, z: int) -> None:
+        group = self.target.group
+        bx = min(group, x)
+        by = min(max(1, group // bx), y)
+        self.block = (bx, by, 1)
+        self.grid = (-(-x // bx), -(-y // by), z)
+
+    @contextmanager
+    def below(self, at: Index, n: int, dim: int) -> Iterator[None]:
+        """Only work-items with ``at`` below ``n``, where the launch has more along ``dim``."""
+        if isinstance(at, int) or self.grid[dim] * self.block[dim] == n:
+            yield
+            return
+        _, then, _ = self.b.if_(self.b.emit("lt", at, self.node(n)))
+        with self.b.into(then):
+            yield
+
+    def _flat(self, shape: Shape) -> list[Index]:
+        """tiny-gpu: M workgroups of N work-items for [M, N]."""
+        own = self.op.result.shape
+        rows, columns = prod(own[:-1]), own[-1] if own else 1
+        self.grid, self.block = (rows, 1, 1), (columns, 1, 1)
+        if prod(shape) == 1:
+            return [0] * len(shape)
+        if len(shape) == 1:
+            if rows == 1:
+                return [self.b.emit("thread_id", dim=0)]
+            return [self.b.emit("workgroup_id" if columns == 1 else "global_id", dim=0)]
+        if shape[-1] == columns and len(shape) == 2:
+            return [self.b.emit("workgroup_id", dim=0), self.b.emit("thread_id", dim=0)]
+        if shape[-1] == columns:
+            return [
+                *self.unravel(self.b.emit("workgroup_id", dim=0), shape[:-1]),
+                self.b.emit("thread_id", dim=0),
+            ]
+        return self.unravel(self.b.emit("global_id", dim=0), shape)
+
+    # --- loops -------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def loop(self, stop: int, start: Index = 0, step: int = 1, name: str = "k") -> Iterator[Index]:
+        """A counted loop; one trip is no loop."""
+        if isinstance(start, int) and start + step >= stop > start:
+            yield start
+            return
+        with self.b.counted(self.node(start), self.node(stop), self.node(step), name) as k:
+            yield k
+
+    @contextmanager
+    def loops(self, shape: Shape) -> Iterator[list[Index]]:
+        """Nested loops over a space."""
+        if not shape:
+            yield []
+            return
+        with self.loop(shape[0], name=f"r{len(shape)}") as first, self.loops(shape[1:]) as rest:
+            yield [first, *rest]
+
+    def slot(self, name: str, start: Node) -> Slot:
+        slot = Slot(name, start.dtype)
+        self.b.set(slot, start)
+        return slot
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+    def steps(self, steps: Sequence[Step], results: list[Node], read: Callable[[Value], Node]) -> list[Node]:
+        """Append the results of steps to those that there are; ``read`` gives a value's element."""
+        seen: dict[Value, Node] = {}
+
+        def argument(a: Operand) -> Node:
+            if isinstance(a, Prev):
+                return results[a.index]
+            if a not in seen:
+                seen[a] = read(a)
+            return seen[a]
+
+        for step in steps:
+            results.append(scalar(self.b, step.op, dict(step.attrs), [argument(a) for a in step.args], step.dtype))
+        return results
+
+    def store(self, address: Node, value: Node) -> None:
+        assert value.dtype is self.op.result.dtype, (self.op, value)
+        self.b.store(self.buffer(self.op.result), (address,), value)
+
+
+def merged(shape: Shape, accesses: Sequence[Access]) -> tuple[Shape, list[Access], Ints]:
+    """The collapsed space, how it is read, and the strides of the row-major result in it."""
+    small, strides = collapse(shape, [row_major(shape), *(a.strides for a in accesses)])
+    return (
+        small,
+        [Access(a.value, a.offset, s) for a, s in zip(accesses, strides[1:], strict=True)],
+        strides[0],
+    )

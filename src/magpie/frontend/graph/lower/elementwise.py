@@ -1,0 +1,61 @@
+"""Elementwise ops and ops that only move elements along strides: a work-item an element of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magpie.frontend.graph.lower.base import Lowering, merged
+from magpie.frontend.graph.lower.indexing import Access, row_major, view
+from magpie.frontend.graph.lower.scalars import scalar
+from magpie.frontend.graph.nodes import Value
+from magpie.ir.nodes import Node
+
+__all__ = ["Elementwise", "Strided"]
+
+Read = Callable[[Value], Node]
+
+
+class Elementwise(Lowering):
+    """An elementwise op with its epilogue."""
+
+    def lower(self) -> None:
+        values = self.op.reads
+        shape, accesses, out = merged(self.op.result.shape, [self.access(v) for v in values])
+        known = dict(zip(values, accesses, strict=True))
+        with self.elements(shape) as at:
+
+            def read(value: Value) -> Node:
+                found = known[value]
+                return self.load(value, self.address(found.offset, at, found.strides))
+
+            done = self.steps(self.op.epilogue, [self.own(read)], read)[-1]
+            self.store(self.address(0, at, out), done)
+
+    def access(self, value: Value) -> Access:
+        """How a value that the op reads is read in the space of the result."""
+        return view(value, self.op.result.shape)
+
+    def own(self, read: Read) -> Node:
+        """The op's own value."""
+        operands = [read(v) for v in self.op.operands if isinstance(v, Value)]
+        return scalar(self.b, self.op.name, self.op.attrs, operands, self.op.own)
+
+
+class Strided(Elementwise):
+    """transpose, slice, and reshape where memory is not shared."""
+
+    def access(self, value: Value) -> Access:
+        if value is not self.op.operands[0]:
+            return super().access(value)
+        own, attrs = row_major(value.shape), self.op.attrs
+        if self.op.name == "transpose":
+            return Access(value, 0, tuple(own[p] for p in attrs["perm"]))
+        if self.op.name == "slice":
+            offset = sum(a * s for a, s in zip(attrs["starts"], own, strict=True))
+            return Access(value, offset, tuple(s * step for s, step in zip(own, attrs["steps"], strict=True)))
+        return Access(value, 0, row_major(self.op.result.shape))
+
+    def own(self, read: Read) -> Node:
+        (operand,) = self.op.operands
+        assert isinstance(operand, Value)
+        return read(operand)

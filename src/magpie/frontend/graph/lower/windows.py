@@ -1,0 +1,207 @@
+"""conv2d and pooling: windows of an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from magpie.dtypes import f32
+from magpie.frontend.graph.lower.indexing import Index, row_major, view
+from magpie.frontend.graph.lower.matmul import MatMul
+from magpie.frontend.graph.lower.reduce import wide
+from magpie.frontend.graph.nodes import Value
+from magpie.ir.nodes import Node, Slot
+
+__all__ = ["Conv", "Pool"]
+
+#: Elements of a window that are written out one by one.
+_UNROLLED = 16
+
+
+class Windowed(MatMul):
+    """What convolution and pooling share: coordinates of windows, and reading behind the border."""
+
+    def prepare(self) -> None:
+        op = self.op
+        (image, *_) = op.operands
+        assert isinstance(image, Value)
+        self.image = image
+        self.held = wide(op.own)
+        self.strides = op.attrs["strides"]
+        self.pads = op.attrs["pads"]
+        self.dilations = op.attrs["dilations"]
+        self.plain = not any(self.pads)
+
+    def place(self, at: Index, offset: Index, dim: int) -> Index:
+        """The row or column of the image at a place of a window."""
+        inside = self.add(self.mul(at, self.strides[dim]), self.mul(offset, self.dilations[dim]))
+        return self.add(inside, -self.pads[dim])
+
+    @contextmanager
+    def visible(self, rows: Index, columns: Index) -> Iterator[None]:
+        """Only where the place lies in the image."""
+        if self.plain:
+            yield
+            return
+        b = self.b
+        holds: Node | None = None
+        for at, n in ((rows, self.image.shape[2]), (columns, self.image.shape[3])):
+            for test, bound in (("ge", 0), ("lt", n)):
+                one = b.emit(test, self.node(at), self.node(bound))
+                holds = one if holds is None else b.emit("and", holds, one)
+        assert holds is not None
+        _, then, _ = b.if_(holds)
+        with b.into(then):
+            yield
+
+    @contextmanager
+    def window(self, shape: Sequence[int]) -> Iterator[Iterator[tuple[Index, Index]]]:
+        """Places of a window: written out if they are few, else nested loops with one place."""
+        if math.prod(shape) <= _UNROLLED:
+            yield iter([(r, c) for r in range(shape[0]) for c in range(shape[1])])
+            return
+        with self.loops(tuple(shape)) as (r, c):
+            yield iter([(r, c)])
+
+    def write_at(self, at: Sequence[Index], own: Node) -> None:
+        """Element [n, c, y, x] through the epilogue."""
+        shape = self.op.result.shape
+
+        def read(value: Value) -> Node:
+            return self.load(value, self.address(0, at, view(value, shape).strides))
+
+        done = self.steps(self.op.epilogue, [self.b.cast(own, self.op.own)], read)[-1]
+        self.store(self.address(0, at, row_major(shape)), done)
+
+
+class Conv(Windowed):
+    """conv2d with its epilogue."""
+
+    def lower(self) -> None:
+        self.prepare()
+        (_, weights) = self.op.operands
+        assert isinstance(weights, Value)
+        self.weights = weights
+        self.groups = self.op.attrs["groups"]
+        self.per_group = weights.shape[0] // self.groups
+        if self.target.lanes and self.plain:
+            self._rows()
+        else:
+            self._element()
+
+    def _element(self) -> None:
+        b, w = self.b, self.weights
+        with self.elements(self.op.result.shape) as (n, o, y, x):
+            total = self.slot("total", b.const(0, self.held))
+            group = self.split(o, self.per_group)[0] if self.groups > 1 else 0
+            with self.loop(w.shape[1], name="c") as c:
+                channel = self.add(self.mul(group, w.shape[1]), c)
+                with self.window(w.shape[2:]) as places:
+                    for r, s in places:
+                        row, column = self.place(y, r, 0), self.place(x, s, 1)
+                        with self.visible(row, column):
+                            image = self.load(
+                                self.image, self.address(0, (n, channel, row, column), row_major(self.image.shape))
+                            )
+                            weight = self.load(w, self.address(0, (o, c, r, s), row_major(w.shape)))
+                            b.set(total, self.product(b.get(total), image, weight))
+            self.write_at((n, o, y, x), b.get(total))
+
+    # --- rows of the image in lanes, several channels of the result in registers -------------------------------------
+    def _rows(self) -> None:
+        b, lanes = self.b, self.target.lanes
+        batch, _, height, width = self.op.result.shape
+        room = self.target.rows * self.target.columns
+        down = 2 if height > 1 else 1
+        rows = min(self.per_group, room // down)
+        while self.per_group % rows:
+            rows -= 1
+        down = max(1, min(height, room // rows, 4))
+        if height % down and down > 1 and height % (down - 1) == 0:
+            down -= 1
+        bands = -(-height // down)
+        self.block = (lanes, 1, 1)
+        self.grid = (-(-width // lanes), bands, batch * (self.weights.shape[0] // rows))
+        x = self.node(self.add(self.mul(self._group(0), lanes), b.emit("thread_id", dim=0)))
+        n, part = self.split(self._group(2), self.weights.shape[0] // rows)
+        band = self._group(1)
+        with self.below(x, width, 0), self._either(band, height, down) as parts:
+            for region, count in parts:
+                with b.into(region):
+                    self._tile_rows(n, self.mul(part, rows), self.mul(band, down), x, rows, count)
+
+    def _group(self, dim: int) -> Index:
+        return self.b.emit("workgroup_id", dim=dim) if self.grid[dim] > 1 else 0
+
+    def _tile_rows(self, n: Index, o: Index, y: Index, x: Node, rows: int, down: int) -> None:
+        b, w = self.b, self.weights
+        zero = b.const(0, self.held)
+        totals: list[list[Slot]] = [[self.slot(f"s{r}_{d}", zero) for d in range(down)] for r in range(rows)]
+        group = self.split(o, self.per_group)[0] if self.groups > 1 else 0
+        image_strides, weight_strides = row_major(self.image.shape), row_major(w.shape)
+        with self.loop(w.shape[1], name="c") as c:
+            channel = self.add(self.mul(group, w.shape[1]), c)
+            with self.loop(w.shape[2], name="r") as r, self._across(w.shape[3]) as places:
+                for s in places:
+                    columns = self.place(x, s, 1)
+                    ys = [
+                        b.cast(
+                            self.load(
+                                self.image,
+                                self.address(0, (n, channel, self.place(self.add(y, d), r, 0), columns), image_strides),
+                            ),
+                            self.held,
+                        )
+                        for d in range(down)
+                    ]
+                    for k in range(rows):
+                        at = self.address(0, (self.add(o, k), c, r, s), weight_strides)
+                        weight = b.cast(self.load(w, at), self.held)
+                        for d in range(down):
+                            b.set(totals[k][d], self.product(b.get(totals[k][d]), weight, ys[d]))
+        for k in range(rows):
+            for d in range(down):
+                self.write_at((n, self.add(o, k), self.add(y, d), x), b.get(totals[k][d]))
+
+    @contextmanager
+    def _across(self, n: int) -> Iterator[Iterator[Index]]:
+        """Columns of a window: written out if they are few."""
+        if n <= 5:
+            yield iter(range(n))
+            return
+        with self.loop(n, name="s") as s:
+            yield iter([s])
+
+
+class Pool(Windowed):
+    """maxpool and avgpool."""
+
+    def lower(self) -> None:
+        self.prepare()
+        op, b = self.op, self.b
+        kernel = op.attrs["kernel"]
+        mean = op.name == "avgpool"
+        held = f32 if mean else op.own
+        with self.elements(op.result.shape) as (n, c, y, x):
+            low = 0 if mean else -math.inf if held.is_float else held.min
+            total = self.slot("total", b.const(low, held))
+            count = None
+            if mean and not self.plain and not op.attrs["include_pad"]:
+                count = self.slot("count", b.const(0, f32))
+            with self.window(kernel) as places:
+                for r, s in places:
+                    row, column = self.place(y, r, 0), self.place(x, s, 1)
+                    with self.visible(row, column):
+                        at = self.address(0, (n, c, row, column), row_major(self.image.shape))
+                        value = b.cast(self.load(self.image, at), held)
+                        kind = "add" if mean else "maximum" if held.is_float else "max"
+                        b.set(total, b.emit(kind, b.get(total), value))
+                        if count is not None:
+                            b.set(count, b.emit("add", b.get(count), b.const(1.0, f32)))
+            own = b.get(total)
+            if count is not None:
+                own = b.emit("div", own, b.get(count))
+            elif mean:
+                own = b.emit("mul", own, b.const(1.0 / math.prod(kernel), f32))
+            self.write_at((n, c, y, x), own)
