@@ -277,6 +277,65 @@ def test_a_second_process_finds_the_code_on_disk(load, tmp_path, monkeypatch):
         assert x[0] == number and [v.from_cache for v in k.variants()] == [cached] * len(k.variants())
 
 
+PARTS = """module t
+value struct TInner { field x: f32 }
+value struct TUsed { field inner: TInner }
+value struct TOther { field y: f32 }
+global @used: i32 = const.i32 3
+global @other: i32 = const.i32 4
+fn @deep(%x: f32) -> f32 {
+bb0:
+    %i: i32 = @used
+    %y: f32 = cast<i32, f32> { v=%i }
+    ret %y
+}
+fn @called(%x: f32) -> f32 {
+bb0:
+    %y: f32 = call @deep { x=%x }
+    ret %y
+}
+fn @host(%x: f32) -> f32 {
+bb0:
+    ret %x
+}
+gpu fn @k(%data: gpu.TBuffer<TUsed>, %x: f32) -> unit target(spv) {
+bb0:
+    %y: f32 = call @called { x=%x }
+    ret
+}
+gpu fn @other_kernel(%n: u32) -> unit target(spv) {
+bb0:
+    ret
+}
+"""
+
+
+def test_code_on_disk_is_known_by_the_kernel_and_what_it_calls(tmp_path):
+    def key(text):
+        path = tmp_path / "t.mp"
+        path.write_text(text)
+        return mp.load_module(path).k._specialiser()._fingerprint().text
+
+    base = key(PARTS)
+    for old, new in (
+        ("@host", "@hosting"),
+        ("    ret %x", "    %z: f32 = f.add { a=%x, b=%x }\n    ret %z"),
+        ("field y", "field z"),
+        ("const.i32 4", "const.i32 5"),
+        ("@other_kernel(%n: u32)", "@other_kernel(%n: u64)"),
+        ("module t", "; a comment\nmodule t"),
+    ):
+        assert old in PARTS and key(PARTS.replace(old, new)) == base, new
+    for old, new in (
+        ("const.i32 3", "const.i32 6"),
+        ("{ x=%x }\n    ret %y", "{ x=const.f32 1.0 }\n    ret %y"),
+        ("TInner { field x: f32", "TInner { field x: f64"),
+        ("target(spv) {\nbb0:\n    %y", "target(spv) workgroup(32, 1, 1) {\nbb0:\n    %y"),
+        ("@deep", "@deeper"),
+    ):
+        assert old in PARTS and key(PARTS.replace(old, new)) != base, new
+
+
 def test_a_module_shows_its_kernels(load):
     module = load(kernel("%n: u32", "    ret") + "fn @host() -> unit {\nbb0:\n    ret\n}\n")
     assert list(module) == ["k"] and module["k"] is module.k and "k" in dir(module) and len(module) == 1

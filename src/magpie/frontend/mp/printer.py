@@ -83,7 +83,7 @@ class _Printer:
                 self.noted(decl, "", f"sig {decl.name}({', '.join(params)}) -> {show_type(decl.result)}")
             case nodes.Global():
                 head = f"global @{decl.name}: {show_type(decl.type)} = "
-                self.noted(decl, "", head + _argument(decl.value))
+                self.noted(decl, "", *_constant(head, decl.value))
             case nodes.Impl():
                 self.noted(decl, "", f"impl {decl.what} for {show_type(decl.type)} = {_ref(decl.function)}")
 
@@ -215,6 +215,14 @@ def _listed(items: list[str], indent: str, base: str = "") -> list[str]:
     """One item a line; ``base`` is put before each line by the caller."""
     inner = indent[len(base) :]
     return [inner + item + ("," if index + 1 < len(items) else "") for index, item in enumerate(items)]
+
+
+def _constant(head: str, value: nodes.Argument) -> list[str]:
+    """The value of a global behind ``head``, a long list with one item a line."""
+    line = head + _argument(value)
+    if len(line) <= WIDTH or not isinstance(value, nodes.ListOf):
+        return [line]
+    return [head + "[", *_listed([_argument(item) for item in value.items], _STEP), "]"]
 
 
 def _braced(items: list[str], empty: str = "{}") -> str:
