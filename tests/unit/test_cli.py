@@ -209,6 +209,16 @@ def test_check_reports_errors_and_runs_nothing(invoke, write):
     assert "was run" not in done.output
 
 
+def test_check_says_what_all_backends_find_once(invoke, write):
+    file = write(
+        "import magpie as mp\n\n\n@mp.kernel\ndef k(x: mp.Array[mp.f32]):\n    for i in range(x.shape[0]):\n"
+        "        if i > mp.thread_id(0):\n            break\n        mp.barrier()\n"
+    )
+    done = invoke("check", str(file))
+    assert done.output.count("error[MPG_CORE_1400]") == 1 and f"{file}:7:9" in done.output, "at the branch"
+    assert "1 error," in done.output
+
+
 def test_check_of_a_file_that_cannot_be_imported(write):
     done = program("check", write("import no_such_module_here\n"))
     assert done.returncode == 1

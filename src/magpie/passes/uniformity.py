@@ -108,6 +108,19 @@ class Uniformity:
         found = [self._context_level(c) for c in _around(self, node)]
         return max((level for level, _, _ in found), default=Level.CONST), any(unknown for _, unknown, _ in found)
 
+    def leaving(self, loop: Node) -> Node | None:
+        """The branch by which work-items leave a loop at different trips; None where none is known."""
+        outer = self._context.get(loop)
+        for jump, start in self._exits.get(loop, []):
+            if jump.op == "break_if" and self.level(jump.args[0]) >= Level.SUBGROUP:
+                return jump
+            context = start
+            while context is not None and context is not outer and context.node is not loop:
+                if self._context_level(context)[0] >= Level.SUBGROUP:
+                    return context.node if context.kind == "if" else self.leaving(context.node)
+                context = context.parent
+        return None
+
     def reason(self, node: Node) -> list[tuple[str, Loc | None]]:
         """Why ``node`` is not uniform: from its value back to what makes work-items differ."""
         chain: list[tuple[str, Loc | None]] = []
@@ -457,10 +470,15 @@ def _barrier_error(found: Uniformity, barrier: Node, branch: Node, kind: str, va
         (f"because it depends on {text}", loc) for text, loc in chain if text != "this expression"
     ]
     notes.append((f"the {barrier.op.replace('_', ' ')} that not all {who} reach", barrier.loc))
+    place, text = branch.loc, _KINDS[kind]
+    leaving = found.leaving(branch) if kind == "loop" else None
+    if leaving is not None and leaving.loc is not None and place is not None and leaving.loc.line != place.line:
+        notes.append(("the loop", place))
+        place, text = leaving.loc, "work-items leave the loop here at different trips"
     return Diagnostic(
         "MPG_CORE_1400",
-        f"{_KINDS[kind].replace('work-items', who)}, and {what} depends on it",
-        branch.loc,
+        f"{text.replace('work-items', who)}, and {what} depends on it",
+        place,
         tuple(notes),
         "move it out of the branch so that every work-item reaches it, or branch on a value that is the same for the "
         f"whole {whole}" + ("; `mp.uniform(cond)` asserts that a condition is" if whole == "workgroup" else ""),

@@ -188,7 +188,7 @@ def check_kernel(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 
 def _validated(ir: KernelIR, declared: frozenset[str]) -> list[Diagnostic]:
-    """What the in-tree backends find; what only one of them cannot do stands with its own code.
+    """What the in-tree backends find, once; what only one of them cannot do stands with its own code.
 
     Those that lack what the kernel declares to need are not asked, unless there is no other; nor are those without
     floats, which run kernels that are made for them.
@@ -208,7 +208,7 @@ def _validated(ir: KernelIR, declared: frozenset[str]) -> list[Diagnostic]:
                 refused += missing_capabilities(ir, backend.manifest)
         except (GpuError, ImportError):
             continue
-    return found if accepted else refused
+    return list(dict.fromkeys(found if accepted else refused))
 
 
 def variants(kernel: Kernel) -> list[VariantInfo]:
