@@ -13,6 +13,8 @@ _d(
     A `.tg` file is text in UTF-8 without NUL characters, of at most 64,000,000 bytes. Large constants stand in .npy
     files beside it.
 
+    cure: Save the text as UTF-8, and put large constants into .npy files.
+
     wrong:  a .tg file with a million numbers in it
     right:  %w: f32[1000, 1000] = const "w.npy"
     """,
@@ -25,10 +27,10 @@ _d(
     The text does not follow the grammar at the place shown. Reading goes on at the next statement, so one run shows
     up to 20 errors.
 
+    cure: Write what the message says could stand there; docs/GRAPH.md has the grammar.
+
     wrong:  %y = matmul(%x, %w)
     right:  %y = matmul %x, %w
-
-    docs/GRAPH.md has the grammar.
     """,
 )
 _d(
@@ -37,6 +39,8 @@ _d(
     "Unknown value, or one that is defined twice",
     """
     A value is defined before it is used, once, and returned once.
+
+    cure: Define the value above its use, and give each a name of its own.
 
     wrong:  %y = relu %z            where %z comes later, or never
     right:  %z = neg %x
@@ -51,6 +55,8 @@ _d(
     The table of ops says how many operands an op takes and which attributes it has. Only elementwise ops are steps
     of an epilogue, and only reductions, softmax and layernorm have a prologue.
 
+    cure: Use the operands and attributes that docs/GRAPH.md lists for the op.
+
     wrong:  %y = softmax{dim=1} %x
     right:  %y = softmax{axis=1} %x
     """,
@@ -62,6 +68,8 @@ _d(
     """
     The shapes of operands do not fit together, or a result is declared with another shape than the op gives.
     Elementwise ops broadcast as NumPy does; every extent is known, and at least 1.
+
+    cure: Transpose or reshape an operand, or declare the shape that the op gives.
 
     wrong:  %y = matmul %a, %b      of f32[4, 8] and f32[6, 8]
     right:  %t = transpose %b
@@ -76,6 +84,8 @@ _d(
     Values are i8, u8, i32, f32, f16, bf16 and bool. Floats meet floats of their own width; integers of any width
     give i32. There are no implicit casts between integers and floats.
 
+    cure: Cast one of the operands.
+
     wrong:  %y = add %f, %i         of f32[4] and i32[4]
     right:  %g = cast{to=f32} %i
             %y = add %f, %g
@@ -89,6 +99,8 @@ _d(
     A constant has a type, and its numbers are of that type: in brackets that nest as its shape does, one number for all
     elements, or the name of a .npy file beside the graph that holds such an array.
 
+    cure: Write numbers that the type holds, nested as the shape is.
+
     wrong:  %b: i8[3] = const [1, 2, 300]
     right:  %b: i8[3] = const [1, 2, 100]
     """,
@@ -100,6 +112,8 @@ _d(
     """
     Reading ONNX files takes the package onnx, which Magpie does not install by itself. It is part of the extra "onnx".
     Text of graphs (.tg) needs no other package.
+
+    cure: Install the extra, or write the graph as text.
 
     wrong:  mp.graph.load("model.onnx")     without it
     right:  pip install 'magpie-gpu[onnx]'
@@ -113,6 +127,8 @@ _d(
     The file is no ONNX model, or a node of it is not as its operator's specification says. The message names the
     node and the attribute or input.
 
+    cure: Export the model again, with its data beside it.
+
     wrong:  a file that was cut off, or external data that is not beside it
     right:  onnx.checker.check_model("model.onnx") passes
     """,
@@ -124,6 +140,8 @@ _d(
     """
     The model has nodes that graphs cannot express. All of them are listed, each with its name, operator and what of
     it is not supported. docs/GRAPH.md lists what is.
+
+    cure: Export the part of the model that has equivalents, or write the rest with other operators.
 
     wrong:  a model with LSTM, Loop or NonZero nodes
     right:  the part of the model between them, exported by itself
@@ -137,6 +155,8 @@ _d(
     Graphs have static shapes. An input of the model has a symbolic or unknown extent that was not given a value, or
     a shape depends on data.
 
+    cure: Give the extent with sizes=, or export the model with static shapes.
+
     wrong:  mp.graph.load("model.onnx")                      whose input is ["batch", 64]
     right:  mp.graph.load("model.onnx", sizes={"batch": 8})
     """,
@@ -149,6 +169,8 @@ _d(
     The target lacks a dtype or an operation that the graph needs. The message names the first value or op that it
     cannot hold or compute, at its place in the graph.
 
+    cure: Choose another target, or a dtype that this one has.
+
     wrong:  tinyc net.tg --target gpu       with floats in it: tiny-gpu has 32-bit integers only
     right:  tinyc net.tg --target cpu
     """,
@@ -160,6 +182,8 @@ _d(
     """
     A run names every input of the graph once, with an array of its shape; integers must be in the range of its
     dtype, and floats are rounded to it.
+
+    cure: Pass one array for each input, of the shape and dtype that the graph declares.
 
     wrong:  g.run({"X": np.zeros((4, 7), np.int8)})         for an input i8[4, 8]
     right:  g.run({"X": np.zeros((4, 8), np.int8)})
