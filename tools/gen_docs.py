@@ -9,7 +9,8 @@ from pathlib import Path
 from magpie import capabilities, knobs
 from magpie.mpir import prelude, signatures
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 
 
 def knobs_page() -> str:
@@ -126,7 +127,17 @@ def library_page() -> str:
     return "\n".join([*lines, "", f"{handles} are handles: nobody looks into them."]) + "\n"
 
 
-PAGES = {"KNOBS.md": knobs_page, "CAPABILITIES.md": capabilities_page, "MP_LIBRARY.md": library_page}
+def launch_schema() -> str:
+    """docs/launch.schema.json, which the package holds."""
+    return (ROOT / "src/magpie/backends/tgpu/launch.schema.json").read_text(encoding="utf-8")
+
+
+PAGES = {
+    "KNOBS.md": knobs_page,
+    "CAPABILITIES.md": capabilities_page,
+    "MP_LIBRARY.md": library_page,
+    "launch.schema.json": launch_schema,
+}
 
 
 def main() -> int:

@@ -89,6 +89,22 @@ _d("MPG_TGPU_1104", ERROR, "Reserved register changed", """
     wrong:  ADD R6, R6, 1
     right:  ADD R0, R6, 1
     """)
+_d("MPG_TGPU_1201", ERROR, "Launch document that is not valid", """
+    A launch document is JSON of the form in docs/launch.schema.json, and more: its buffers lie in its memory, its
+    inputs and constants do not overlap, its names are those of buffers, and its assembly can be read. The message has
+    the path of what is wrong, and the line of the assembly where that is what is wrong.
+
+    wrong:  {"format": "tgpu-launch", "version": 1, "mem_size": 4,
+             "buffers": {"X": {"addr": 2, "dtype": "i8", "shape": [4], "kind": "input"}}, ...}
+    right:  {..., "mem_size": 6, ...}
+    """)
+_d("MPG_TGPU_1202", ERROR, "Inputs that do not fit a launch document", """
+    A launch document is run with one array for each of its inputs, of the shape that it names and with integers that
+    its type holds.
+
+    wrong:  run_launch(launch, {"X": x.astype(np.float32)})
+    right:  run_launch(launch, {"X": x.astype(np.int8)})
+    """)
 _d("MPG_TGPU_2001", ERROR, "Operation that tiny-gpu does not have", """
     tiny-gpu adds, multiplies, compares and branches; a difference is a sum with the product by -1, and min, max and abs
     are comparisons. There is no division, remainder, shift to the right, bit operation, float function, atomic or
