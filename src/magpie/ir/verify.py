@@ -210,14 +210,11 @@ def _dominance(kernel: Kernel) -> Iterator[Problem]:
             for a in used:
                 if a not in visible:
                     yield node, f"uses {a!r}, which is not visible here"
-            if node.op == "loop":
-                # the step runs after the body, but `continue` may skip any part of it: it sees only what is outside
-                for r in node.regions:
-                    yield from visit(r, set(visible), seen)
-            else:
-                for r in node.regions:
-                    yield from visit(r, set(visible), seen)
+            # a loop's step runs after the body, but `continue` may skip any part of it: it sees only what is outside
+            for r in node.regions:
+                yield from visit(r, visible, seen)
             visible.add(node)
+        visible.difference_update(region)
 
     for body in kernel.bodies():
         yield from visit(body, set(), set())
@@ -264,16 +261,18 @@ def _declarations(kernel: Kernel) -> Iterator[Problem]:
     for a in (*kernel.shared, *kernel.locals):
         if isinstance(a, LocalArray | SharedArray) and any(isinstance(n, int) and n < 0 for n in a.shape):
             yield None, f"negative extent of {a.name}"
+    declared = set(kernel.buffers)
     bodies: list[tuple[Region, list[str]]] = [(kernel.body, [s.name for s in kernel.scalars])]
     bodies += [(f.body, [s.name for s in f.params]) for f in kernel.functions]
-    for body, scalars in bodies:
+    for body, names in bodies:
+        scalars = set(names)
         for node in walk(body):
             if node.op == "param" and node.attrs["name"] not in scalars:
                 yield node, f"no parameter {node.attrs['name']}"
             slot = node.attrs.get("slot")
             if slot is not None and not isinstance(slot, Slot):
                 yield node, "slot attribute is no slot"
-            if isinstance(node.attrs.get("array"), Buffer) and node.attrs["array"] not in kernel.params:
+            if isinstance(node.attrs.get("array"), Buffer) and node.attrs["array"] not in declared:
                 yield node, "buffer of another kernel"
 
 

@@ -125,40 +125,78 @@ def dominates(times: Mapping[N, tuple[int, int]], a: N, b: N) -> bool:
 
 @record
 class Loops:
-    """``bodies``: the natural loop of each header. ``around``: of each node the headers of the loops that hold it, the
-    outermost first. ``irreducible``: edges that close a cycle without leading to a dominator of where they start."""
+    """The natural loops of a graph, each known by its header. ``inner``: the innermost loop that holds a node, for
+    nodes that a loop holds. ``outer``: the loop around a loop, for those in another one. ``irreducible``: edges that
+    close a cycle without leading to a dominator of where they start."""
 
-    bodies: dict[object, frozenset[object]]
-    around: dict[object, tuple[object, ...]]
+    inner: dict[object, object]
+    outer: dict[object, object]
     irreducible: tuple[tuple[object, object], ...]
+
+    def around(self) -> dict[object, tuple[object, ...]]:
+        """Of each loop it and the loops around it, the outermost first."""
+        found: dict[object, tuple[object, ...]] = {}
+        for header in self.inner:
+            if self.inner[header] == header:
+                path = []
+                while header is not None and header not in found:
+                    path.append(header)
+                    header = self.outer.get(header)
+                above = found.get(header, ())
+                for h in reversed(path):
+                    found[h] = above = (*above, h)
+        return found
+
+    def deepest(self) -> tuple[int, object]:
+        """How many loops stand in each other at most, and the header of the innermost of these; 0 without loops."""
+        depths: dict[object, int] = {None: 0}
+        for header in (h for h, inner in self.inner.items() if h == inner):
+            path = []
+            while header not in depths:
+                path.append(header)
+                header = self.outer.get(header)
+            for h in reversed(path):
+                depths[h] = depths[self.outer.get(h)] + 1
+        return max(((d, h) for h, d in depths.items()), key=lambda pair: pair[0])
 
 
 def find_loops(graph: Graph[N], entry: N, idom: Mapping[N, N]) -> Loops:
-    """The natural loops of a graph: a back edge leads to a dominator of where it starts."""
+    """The natural loops of a graph: a back edge leads to a dominator of where it starts.
+
+    From the innermost loop outwards; a loop that was found counts as one node, its header, for the loops around it
+    (as in Havlak, Nesting of Reducible and Irreducible Loops, TOPLAS 19 (1997)), so each edge is looked at once.
+    """
     order = reverse_postorder(graph, entry)
     rank = {n: i for i, n in enumerate(order)}
     times = intervals(idom, entry)
     before = predecessors(graph, order)
-    bodies: dict[N, set[N]] = {}
+    inner: dict[object, object] = {}
+    outer: dict[object, object] = {}
     odd: list[tuple[object, object]] = []
-    for header in order:
+    whole = dict(zip(order, order, strict=True))  # the outermost loop found so far that holds a node, or nearer to it
+
+    def outermost(node: N) -> N:
+        while whole[node] != node:
+            whole[node] = whole[whole[node]]
+            node = whole[node]
+        return node
+
+    for header in reversed(order):  # an inner header comes before an outer one
         tails = [p for p in before[header] if rank[p] >= rank[header]]
-        odd += [(p, header) for p in tails if not dominates(times, header, p)]
+        odd += [(p, header) for p in reversed(tails) if not dominates(times, header, p)]
         todo = [p for p in tails if dominates(times, header, p)]
-        if not todo:
-            continue
-        body = {header}
+        if todo:
+            inner[header] = header
         while todo:
-            node = todo.pop()
-            if node not in body:
-                body.add(node)
+            node = outermost(todo.pop())
+            if node != header:
+                if node in inner:
+                    outer[node] = header
+                else:
+                    inner[node] = header
+                whole[node] = header
                 todo += before[node]
-        bodies[header] = body
-    around: dict[object, tuple[object, ...]] = dict.fromkeys(order, ())
-    for header, body in bodies.items():  # in reverse postorder an outer header comes first
-        for node in body:
-            around[node] = (*around[node], header)
-    return Loops({h: frozenset(b) for h, b in bodies.items()}, around, tuple(odd))
+    return Loops(inner, outer, tuple(reversed(odd)))
 
 
 def strongly_connected(graph: Graph[N], nodes: Iterable[N]) -> list[list[N]]:

@@ -12,6 +12,7 @@ from magpie.ir.verify import VerifyError, verify
 from magpie.mpir.kernel_types import kernel_type
 from magpie.mpir.lower import Body, Context, meeting
 from magpie.mpir.nodes import Function, Instr, Module
+from magpie.mpir.skeleton import MOST_NESTED, too_deep
 from magpie.mpir.types import Ty
 from magpie.passes.access import infer
 from magpie.passes.counting import count_loops
@@ -22,7 +23,6 @@ __all__ = ["lower_kernel"]
 
 _IRREDUCIBLE = {"msl": "MPG_MSL_1001", "wgsl": "MPG_WGSL_1001"}
 _DEEPEST = 64  # calls in calls
-_MOST_NESTED = 120  # ifs and loops in each other; Dawn allows 127
 
 
 def lower_kernel(
@@ -146,12 +146,9 @@ class _Lowering:
         stack = [(body.region, 0)]
         while stack:
             region, depth = stack.pop()
-            if depth > _MOST_NESTED:
+            if depth > MOST_NESTED:
                 loc = region[0].loc if region else body.function.loc
-                message = f"control flow of @{body.function.name} nests more than {_MOST_NESTED} deep"
-                raise CompileError(
-                    Diagnostic("MPG_CORE_1409", message, loc, help="move inner parts to functions, or use a switch")
-                )
+                raise too_deep(body.function, loc)
             stack += [(inner, depth + 1) for node in region for inner in node.regions]
 
     def check_labels(self, body: Body) -> None:

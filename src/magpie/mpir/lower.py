@@ -6,6 +6,7 @@ phis may exchange values. A value that is used where its region has ended goes t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from magpie.diagnostics import CompileError, Diagnostic, Loc
@@ -17,7 +18,7 @@ from magpie.mpir import nodes as m
 from magpie.mpir.lower_memory import MEMORY, pieces, pointer, wandering
 from magpie.mpir.lower_ops import ELEMENTWISE
 from magpie.mpir.ops import OPS, is_sync
-from magpie.mpir.skeleton import Dispatch, Edge, Skeleton, Test, skeleton
+from magpie.mpir.skeleton import MOST_NESTED, Dispatch, Edge, Skeleton, Test, skeleton, too_deep
 from magpie.mpir.structure import Again, Code, Exit, If, Item, Leave, Loop, Move, Scope, structure
 from magpie.mpir.types import Ty
 from magpie.passes.exits import OpenLoop, OpenLoops
@@ -56,10 +57,12 @@ class Body:
         self.lands: list[tuple[str | None, OpenLoop]] = []  # where leaving each open loop comes to
         self.steps: dict[str, str] = {}  # blocks that are the step of a loop, and its label
         self.parents: dict[int, Region] = {}
+        self.depths: dict[int, int] = {}
         self.types: dict[str, Type] = {}
         self.values: dict[str, tuple[Node, Region]] = {}
         self.kept: dict[str, Slot] = {}
         self.phis = {p.result: Slot(p.result, self.type(p.type)) for b in function.blocks for p in b.phis}
+        self.incoming = {p.result: dict(p.incoming) for b in function.blocks for p in b.phis}
         self.labels: dict[Dispatch, Slot] = {}
         self.dispatches: dict[Dispatch, Node] = {}
         self.scopes: set[str] = set()
@@ -100,18 +103,19 @@ class Body:
         stack: list[tuple[list[Item], Loop | None]] = [(items, None)]
         while stack:
             nodes, loop = stack.pop()
-            for k, item in enumerate(nodes):
+            plain = True  # what stands behind an item: code alone
+            for item in reversed(nodes):
                 if isinstance(item, Loop):
                     stack.append((item.body, item))
                 elif isinstance(item, If):
                     stack += [(item.then, loop), (item.other, loop)]
                 elif isinstance(item, Scope):
                     stack.append((item.body, loop))
-                    plain = all(isinstance(n, Code | Move) for n in nodes[k + 1 :])
                     if plain and loop is not None and loop.latches == (item.label,) and item.label in self.scopes:
                         block = self.blocks.get(item.label)
                         if block is not None and not any(_meets(i) for i in block.instrs):
                             found[item.label] = loop.label
+                plain = plain and isinstance(item, Code | Move)
         return found
 
     def keep(self) -> None:
@@ -131,8 +135,15 @@ class Body:
     # --- values -----------------------------------------------------------------------------------------------------
     def enter(self, region: Region, parent: Region) -> None:
         """Append to ``region``, from where what stands in ``parent`` is seen."""
-        self.parents[id(region)] = parent
+        self.inside(region, parent)
         self.out.region = region
+
+    def inside(self, region: Region, parent: Region) -> None:
+        """Note that ``region`` is one of a node in ``parent``; what nests too deep is refused here, where it begins."""
+        self.parents[id(region)] = parent
+        self.depths[id(region)] = depth = self.depths.get(id(parent), 0) + 1
+        if depth > MOST_NESTED:
+            raise too_deep(self.function, self.out.loc)
 
     def define(self, name: str, node: Node) -> None:
         self.values[name] = (node, self.out.region)
@@ -236,7 +247,8 @@ class Body:
     def begin(self, after: str | None) -> OpenLoop:
         outer = self.out.region
         loop = self.loops.open()
-        self.parents[id(loop.body)] = self.parents[id(loop.step)] = outer
+        self.inside(loop.body, outer)
+        self.inside(loop.step, outer)
         self.lands.append((after, loop))
         return loop
 
@@ -290,12 +302,20 @@ class Body:
     def test(self, test: Test) -> Node:
         out = self.out
         if isinstance(test.value, Dispatch):
-            value = out.get(self.label(test.value))
+            value = self.chosen(test.value)
         else:
             value = self.value(test.value)
         if not test.op:
             return value
         return out.emit(test.op, value, out.const(test.number, value.dtype))
+
+    def chosen(self, dispatch: Dispatch) -> Node:
+        """The label on which a dispatch branches, read once before its first test."""
+        name = f"{dispatch.name}.label"  # no value of the text has a point in its name
+        known = self.values.get(name)
+        if known is None or not self.visible(known[1]):
+            self.define(name, self.out.get(self.label(dispatch)))
+        return self.values[name][0]
 
     def label(self, dispatch: Dispatch) -> Slot:
         return self.labels.setdefault(dispatch, Slot(dispatch.name, i32))
@@ -309,7 +329,7 @@ class Body:
         """Set the phis of the edge's target, and the label of its dispatch."""
         out = self.out
         if edge.source is not None:
-            sets = [(p, dict(p.incoming)[edge.source]) for p in self.blocks[edge.target].phis]
+            sets = [(p, self.incoming[p.result][edge.source]) for p in self.blocks[edge.target].phis]
             values = [self.value(v) for _, v in sets]
             for (phi, _), value in zip(sets, values, strict=True):
                 out.set(self.phis[phi.result], value)
@@ -395,18 +415,20 @@ def _needed_scopes(items: Iterable[Item]) -> set[str]:
     """The scopes that an exit leaves where no loop ends at the same place; the others need no loop of their own."""
     needed: set[str] = set()
     stack: list[tuple[Iterator[Item], str | None]] = [(iter(items), None)]
+    ends: Counter[str | None] = Counter()  # where the loops around end
     while stack:
         item = next(stack[-1][0], None)
         match item:
             case None:
-                stack.pop()
+                ends[stack.pop()[1]] -= 1
             case If():
                 stack += [(iter(item.other), None), (iter(item.then), None)]
             case Loop():
                 stack.append((iter(item.body), item.after))
+                ends[item.after] += 1
             case Scope():
                 stack.append((iter(item.body), None))
-            case Exit() if all(after != item.label for _, after in stack):
+            case Exit() if not ends[item.label]:
                 needed.add(item.label)
     return needed
 

@@ -7,6 +7,7 @@ module. So a broken program can be held and shown; `magpie.mpir.verify` says wha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from magpie.diagnostics.loc import Loc
 from magpie.mpir.types import UNIT, Ty, sid_hash
@@ -249,8 +250,37 @@ class Impl:
     loc: Loc | None = None
 
 
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_N = TypeVar("_N", bound=_Named)
+
+
+class _ByName(Generic[_N]):
+    """The first of each name in a list that grows at its end: looking through the list takes long in large modules."""
+
+    __slots__ = ("_found", "_items", "_read")
+
+    def __init__(self) -> None:
+        self._items: list[_N] = []
+        self._found: dict[str, _N] = {}
+        self._read = 0
+
+    def find(self, items: list[_N], name: str) -> _N | None:
+        if items is not self._items or len(items) < self._read:
+            self._items, self._found, self._read = items, {}, 0
+        while self._read < len(items):
+            self._found.setdefault(items[self._read].name, items[self._read])
+            self._read += 1
+        return self._found.get(name)
+
+
 @dataclass(slots=True, eq=False)
 class Module:
+    """What a file declares. Lists grow at their ends only, for the sake of looking up names."""
+
     name: str
     structs: list[Struct] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
@@ -259,21 +289,26 @@ class Module:
     sigs: list[Sig] = field(default_factory=list)
     globals: list[Global] = field(default_factory=list)
     impls: list[Impl] = field(default_factory=list)
+    _functions: _ByName[Function] = field(default_factory=_ByName, init=False, repr=False)
+    _structs: _ByName[Struct] = field(default_factory=_ByName, init=False, repr=False)
+    _enums: _ByName[Enum] = field(default_factory=_ByName, init=False, repr=False)
+    _sigs: _ByName[Sig] = field(default_factory=_ByName, init=False, repr=False)
+    _globals: _ByName[Global] = field(default_factory=_ByName, init=False, repr=False)
 
     def function(self, name: str) -> Function | None:
-        return next((f for f in self.functions if f.name == name), None)
+        return self._functions.find(self.functions, name)
 
     def struct(self, name: str) -> Struct | None:
-        return next((s for s in self.structs if s.name == name), None)
+        return self._structs.find(self.structs, name)
 
     def enum(self, name: str) -> Enum | None:
-        return next((e for e in self.enums if e.name == name), None)
+        return self._enums.find(self.enums, name)
 
     def sig(self, name: str) -> Sig | None:
-        return next((s for s in self.sigs if s.name == name), None)
+        return self._sigs.find(self.sigs, name)
 
     def glob(self, name: str) -> Global | None:
-        return next((g for g in self.globals if g.name == name), None)
+        return self._globals.find(self.globals, name)
 
     def sid(self, function: Function) -> int:
         """The number of a function in a registry of kernels: the hash of ``module.@name``."""

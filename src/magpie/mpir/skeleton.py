@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from magpie.diagnostics import CompileError, Diagnostic
+from magpie.diagnostics.loc import Loc
 from magpie.mpir.cfg import dominators, find_loops, reverse_postorder, strongly_connected
 from magpie.mpir.nodes import Block, Br, Cbr, Function, Operand, Switch, Term
 
-__all__ = ["Dispatch", "Edge", "Fork", "Skeleton", "Test", "skeleton"]
+__all__ = ["MOST_NESTED", "Dispatch", "Edge", "Fork", "Skeleton", "Test", "skeleton", "too_deep"]
+
+MOST_NESTED = 120  # ifs and loops in each other; Dawn allows 127
+_MOST_STEPS = 300_000  # blocks that are looked at for cycles of several entries, once for each cycle around them
 
 
 @dataclass(slots=True, eq=False)
@@ -123,42 +128,61 @@ def skeleton(function: Function) -> Skeleton:
     order = reverse_postorder(graph, entry)
     found = Skeleton(entry, {n: jumps[n] for n in order}, {}, ())
     loops = find_loops(graph, entry, dominators(graph, entry))
+    depth, header = loops.deepest()
+    if depth > MOST_NESTED:
+        raise too_deep(function, blocks[str(header)].term.loc)
     if loops.irreducible:
         found.irreducible = tuple((str(a), str(b)) for a, b in loops.irreducible)
-        _make_reducible(found)
+        _make_reducible(found, function)
     return found
 
 
-def _make_reducible(found: Skeleton) -> None:
+def too_deep(function: Function, loc: Loc | None) -> CompileError:
+    """The refusal of loops and ifs that nest too deep, or of too many blocks in cycles of several entries that nest."""
+    text = f"control flow of @{function.name} nests more than {MOST_NESTED} deep"
+    help = "move inner parts to functions, or use a switch"
+    return CompileError(Diagnostic("MPG_CORE_1409", text, loc or function.loc, help=help))
+
+
+def _make_reducible(found: Skeleton, function: Function) -> None:
     """Give each cycle of several entries its dispatch, from the outside in."""
+    place = {node: k for k, node in enumerate(found.jumps)}
+    ways = {node: edges(jump) for node, jump in found.jumps.items()}
+    into: dict[str, list[tuple[str, Edge]]] = {node: [] for node in ways}
+    for node, leaving in ways.items():
+        for edge in leaving:
+            into[edge.to].append((node, edge))
     todo = [list(found.jumps)]
+    left = _MOST_STEPS
     while todo:
         nodes = todo.pop()
+        left -= len(nodes)
+        if left < 0:
+            raise too_deep(function, None)
         inside = set(nodes)
-        graph = found.graph()
-        for part in strongly_connected({n: [s for s in graph[n] if s in inside] for n in nodes}, nodes):
+        for part in strongly_connected({n: [e.to for e in ways[n] if e.to in inside] for n in nodes}, nodes):
             members = set(part)
-            graph = found.graph()  # a dispatch of another part may stand before this one
-            order = [n for n in found.jumps if n in members]
-            outside = {s for n, successors in graph.items() if n not in members for s in successors}
-            entries = [n for n in order if n in outside]
+            order = sorted(part, key=place.__getitem__)
+            entries = [n for n in order if any(source not in members for source, _ in into[n])]
             if len(entries) > 1:
-                _dispatch(found, entries)
+                _dispatch(found, entries, into)
                 # all ways into the entries lead out of this part of the graph now, and through the dispatch
                 todo.append(order)
             else:
                 todo.append([n for n in order if n != entries[0]])
 
 
-def _dispatch(found: Skeleton, entries: list[str]) -> None:
+def _dispatch(found: Skeleton, entries: list[str], into: dict[str, list[tuple[str, Edge]]]) -> None:
     name = f"dispatch.{len(found.dispatches)}"
     new = Dispatch(name, entries)
-    numbers = {entry: k for k, entry in enumerate(entries)}
-    for jump in found.jumps.values():
-        for edge in edges(jump):
-            if edge.to in numbers:
-                assert edge.label is None
-                edge.label = (new, numbers[edge.to])
-                edge.to = name
-    found.jumps[name] = _balanced(new, [(k, e) for e, k in numbers.items()], None, None)
+    into[name] = []
+    for number, entry in enumerate(entries):
+        for source, edge in into[entry]:
+            assert edge.label is None
+            edge.label = (new, number)
+            edge.to = name
+            into[name].append((source, edge))
+    found.jumps[name] = jump = _balanced(new, list(enumerate(entries)), None, None)
+    for edge in edges(jump):
+        into[edge.to] = [(name, edge)]
     found.dispatches[name] = new

@@ -109,24 +109,26 @@ class _Places:
         idom = dominators(graph, found.entry)
         loops = find_loops(graph, found.entry, idom)
         assert not loops.irreducible
-        self.headers = frozenset(str(h) for h in loops.bodies)
-        around = {str(n): tuple(str(h) for h in hs) for n, hs in loops.around.items()}
+        of_loop = loops.around()
+        self.headers = frozenset(str(h) for h in of_loop)
+        around = {n: of_loop[loops.inner[n]] if n in loops.inner else () for n in order}
         rank = {n: i for i, n in enumerate(order)}
         edges = dict.fromkeys(order, 0)  # that lead forward
-        self.latches: dict[str, tuple[str, ...]] = {}
+        self.latches: dict[str, list[str]] = {}
         for node in order:
             for s in graph[node]:
                 edges[s] += rank[s] > rank[node]
             for s in dict.fromkeys(s for s in graph[node] if rank[s] <= rank[node]):
-                self.latches[s] = (*self.latches.get(s, ()), node)
+                self.latches.setdefault(s, []).append(node)
         parents = set(idom.values())
         self.behind_code: dict[str, list[str]] = {}
         self.behind_loop: dict[str, list[str]] = {}
         for node in order[1:]:
             above = idom[node]
-            left = [h for h in around[above] if h not in around[node]]
-            if left:
-                self.behind_loop.setdefault(left[0], []).append(node)
+            here, there = around[node], around[above]
+            left = next((h for k, h in enumerate(there) if k >= len(here) or here[k] != h), None)
+            if left is not None:
+                self.behind_loop.setdefault(str(left), []).append(node)
             elif edges[node] > 1:
                 self.behind_code.setdefault(above, []).append(node)
         for header, nodes in self.behind_loop.items():
@@ -186,7 +188,7 @@ def structure(found: Skeleton, carries: Callable[[Edge], bool], small: Callable[
         node, out, fall = task.node, task.out, task.fall
         if node in places.headers:
             out, fall = scopes(out, fall, places.behind_loop.get(node, []))
-            loop = Loop(node, fall, places.latches[node])
+            loop = Loop(node, fall, tuple(places.latches[node]))
             out.append(loop)
             opened.add(node)
             out, fall = loop.body, node

@@ -3,9 +3,15 @@
 For each `slot_get`: which `slot_set`s its value can come from, and through which loop's back edge. None as a definition
 is the zero that every slot starts with. The loop, if any, is the outermost one whose back edge the definition crossed,
 which says whether the definition and the use belong to one trip (see `magpie.passes.uniformity`).
+
+Every node is visited once. What a slot holds is known relative to the start of the innermost loop's trip: the
+definitions made since then, and whether it may still hold what it held there. What it held there is what comes into the
+loop and what its trips leave behind, which is known when its end was seen; uses are answered then.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from magpie.ir.nodes import Kernel, Node, Region, Slot
 
@@ -15,108 +21,166 @@ __all__ = ["Definition", "Reaching", "reaching_definitions"]
 Definition = tuple[Node | None, Node | None]
 Reaching = dict[Node, set[Definition]]
 
-_State = dict[Slot, frozenset[Definition]]
+# The definitions made since the start of the trip, and whether what was there before may be left.
+_Value = tuple[frozenset[Definition], bool]
+_Changes = dict[Slot, _Value]
 _INITIAL: frozenset[Definition] = frozenset({(None, None)})
+_NONE: frozenset[Definition] = frozenset()
+_SAME: _Value = (_NONE, True)
 
 
-def _join(states: list[_State]) -> _State | None:
-    """The union; None where no path arrives."""
-    if not states:
-        return None
-    if len(states) == 1:
-        return states[0]
-    result: _State = {}
-    for slot in {s for state in states for s in state}:
-        first = states[0].get(slot, _INITIAL)
-        joined = first
-        for state in states[1:]:
-            other = state.get(slot, _INITIAL)
-            if other is not joined:
-                joined = joined | other
-        result[slot] = joined
-    return result
+def _join(a: _Value, b: _Value) -> _Value:
+    return a if a is b else (a[0] | b[0], a[1] or b[1])
 
 
-class _Walk:
+class _Ways:
+    """What slots hold on the ways that leave a trip at one kind of place. A way adds only what has changed since the
+    last one: many ways that change little cost little."""
+
     def __init__(self) -> None:
-        self.found: Reaching = {}
-        self.breaks: list[list[_State]] = []
-        self.continues: list[list[_State]] = []
-        # loop -> how deep it is nested, and the slot_sets inside it
-        self.depth: dict[Node, int] = {}
-        self.inside: dict[Node, set[Node]] = {}
+        self.changes: _Changes = {}
+        self.dirty: set[Slot] = set()
+        self.any = False
 
-    def region(self, region: Region, state: _State | None) -> _State | None:
-        for node in region:
-            if state is None:
-                return None
-            op = node.op
-            if op == "slot_get":
-                self.found.setdefault(node, set()).update(state.get(node.attrs["slot"], _INITIAL))
-            elif op == "slot_set":
-                state = {**state, node.attrs["slot"]: frozenset({(node, None)})}
-            elif op == "if":
-                ends = [self.region(r, state) for r in node.regions]
-                state = _join([e for e in ends if e is not None])
-            elif op == "loop":
-                state = self.loop(node, state)
-            elif op == "break_if":
-                self.breaks[-1].append(state)
-            elif op == "break":
-                self.breaks[-1].append(state)
-                return None
-            elif op == "continue":
-                self.continues[-1].append(state)
-                return None
-            elif op == "return":
-                return None
-        return state
-
-    def loop(self, node: Node, entry: _State) -> _State | None:
-        if node not in self.inside:
-            self.inside[node] = {n for r in node.regions for n in _sets(r)}
-            self.depth[node] = len(self.breaks)
-        state = entry
-        while True:
-            self.breaks.append([])
-            self.continues.append([])
-            end = self.region(node.regions[0], state)
-            tails = self.continues[-1] + ([end] if end is not None else [])
-            back = self.region(node.regions[1], _join(tails))
-            exits = self.breaks.pop()
-            self.continues.pop()
-            merged = _join([entry, self.crossed(node, back)]) if back is not None else entry
-            assert merged is not None
-            if all(merged.get(s, _INITIAL) <= state.get(s, _INITIAL) for s in merged):
-                return _join(exits)
-            state = _join([state, merged]) or merged
-
-    def crossed(self, loop: Node, state: _State) -> _State:
-        """``state`` with this loop's back edge noted on what was defined inside the loop."""
-        inside, depth = self.inside[loop], self.depth[loop]
-
-        def mark(definition: Definition) -> Definition:
-            node, over = definition
-            if node not in inside or (over is not None and self.depth[over] <= depth):
-                return definition
-            return (node, loop)
-
-        return {s: frozenset(mark(d) for d in defs) for s, defs in state.items()}
+    def add(self, now: _Changes) -> None:
+        for slot in self.dirty:
+            value = now.get(slot, _SAME)
+            before = self.changes.get(slot, _SAME) if self.any else value
+            self.changes[slot] = _join(before, value)
+        self.dirty.clear()
+        self.any = True
 
 
-def _sets(region: Region) -> list[Node]:
-    result: list[Node] = []
-    stack = [region]
-    while stack:
-        for node in stack.pop():
-            if node.op == "slot_set":
-                result.append(node)
-            stack.extend(node.regions)
-    return result
+@dataclass(slots=True, eq=False)
+class _Trip:
+    """The trip of a loop that is being walked; for what is in no loop, the one trip of the kernel (``loop`` None)."""
+
+    loop: Node | None
+    now: _Changes = field(default_factory=dict)
+    log: list[tuple[Slot, _Value | None]] = field(default_factory=list)  # what assignments replaced
+    breaks: _Ways = field(default_factory=_Ways)
+    continues: _Ways = field(default_factory=_Ways)
+    asked: dict[Slot, None] = field(default_factory=dict)  # slots whose content at the start matters
+    start: dict[Slot, frozenset[Definition]] = field(default_factory=dict)
+    gets: list[tuple[Node, _Value]] = field(default_factory=list)
+    inner: list[tuple[_Trip, dict[Slot, _Value], _Changes]] = field(default_factory=list)
+
+    def set(self, slot: Slot, value: _Value) -> None:
+        self.log.append((slot, self.now.get(slot)))
+        self.now[slot] = value
+        self.breaks.dirty.add(slot)
+        self.continues.dirty.add(slot)
+
+    def undo(self, mark: int) -> _Changes:
+        """Go back to where the log had ``mark`` entries; what has changed since then."""
+        changed = {slot: self.now[slot] for slot, _ in self.log[mark:]}
+        while len(self.log) > mark:
+            slot, old = self.log.pop()
+            if old is None:
+                del self.now[slot]
+            else:
+                self.now[slot] = old
+            self.breaks.dirty.add(slot)
+            self.continues.dirty.add(slot)
+        return changed
+
+
+def _region(trip: _Trip, region: Region) -> bool:
+    """Walk a region; whether control comes to its end."""
+    for node in region:
+        op = node.op
+        if op == "slot_get":
+            slot = node.attrs["slot"]
+            value = trip.now.get(slot, _SAME)
+            trip.gets.append((node, value))
+            if value[1]:
+                trip.asked[slot] = None
+        elif op == "slot_set":
+            trip.set(node.attrs["slot"], (frozenset({(node, None)}), False))
+        elif op == "if":
+            if not _if(trip, node):
+                return False
+        elif op == "loop":
+            if not _loop(trip, node):
+                return False
+        elif op in ("break", "break_if"):
+            trip.breaks.add(trip.now)
+            if op == "break":
+                return False
+        elif op == "continue":
+            trip.continues.add(trip.now)
+            return False
+        elif op == "return":
+            return False
+    return True
+
+
+def _if(trip: _Trip, node: Node) -> bool:
+    ends: list[_Changes] = []
+    for region in node.regions:
+        mark = len(trip.log)
+        alive = _region(trip, region)
+        changed = trip.undo(mark)
+        if alive:
+            ends.append(changed)
+    if not ends:
+        return False
+    first, *rest = ends
+    for slot in {s: None for end in ends for s in end}:
+        before = trip.now.get(slot, _SAME)
+        value = first.get(slot, before)
+        for end in rest:
+            value = _join(value, end.get(slot, before))
+        trip.set(slot, value)
+    return True
+
+
+def _loop(around: _Trip, node: Node) -> bool:
+    body, step = node.regions
+    trip = _Trip(node)
+    if _region(trip, body):
+        trip.continues.add(trip.now)
+    back: _Changes = {}
+    if trip.continues.any:
+        trip.now, trip.log = {}, []
+        for slot in (*trip.breaks.changes, *trip.breaks.dirty):
+            trip.breaks.dirty.add(slot)
+        for slot, value in trip.continues.changes.items():
+            trip.set(slot, value)
+        if _region(trip, step):
+            back = trip.now
+    # by the end of a trip, what was there at its start is there still, or one of these
+    left: _Changes = {s: (frozenset((d, node) for d, _ in made), True) for s, (made, _) in back.items() if made}
+    entry = {slot: around.now.get(slot, _SAME) for slot in trip.asked}
+    for slot, value in entry.items():
+        if value[1]:
+            around.asked[slot] = None
+    around.inner.append((trip, entry, left))
+    ways = trip.breaks
+    for slot in {**ways.changes, **left} if ways.any else ():
+        gone, kept = ways.changes.get(slot, _SAME)
+        if kept:
+            before = around.now.get(slot, _SAME)
+            gone, kept = gone | left.get(slot, _SAME)[0] | before[0], before[1]
+        around.set(slot, (gone, kept))
+    return ways.any
 
 
 def reaching_definitions(kernel: Kernel) -> Reaching:
     """For each `slot_get` of the kernel's body (calls inlined), the definitions that reach it."""
-    walk = _Walk()
-    walk.region(kernel.body, {})
-    return walk.found
+    whole = _Trip(None)
+    _region(whole, kernel.body)
+    whole.start = dict.fromkeys(whole.asked, _INITIAL)
+    found: Reaching = {}
+    todo = [whole]
+    while todo:
+        trip = todo.pop()
+        for get, (definitions, kept) in trip.gets:
+            found[get] = set(definitions | trip.start[get.attrs["slot"]] if kept else definitions)
+        for inner, entry, left in trip.inner:
+            for slot, (definitions, kept) in entry.items():
+                inner.start[slot] = definitions | left.get(slot, _SAME)[0]
+                if kept:
+                    inner.start[slot] |= trip.start[slot]
+            todo.append(inner)
+    return found

@@ -436,7 +436,7 @@ def check_barriers(kernel: Kernel, uniformity: Uniformity | None = None) -> list
         if doubtful is not None:
             result.append(doubtful)
     # what was inlined may hold several barriers, all at the place of the call
-    return [d for k, d in enumerate(result) if d not in result[:k]]
+    return list(dict.fromkeys(result))
 
 
 def _around(found: Uniformity, barrier: Node) -> list[_Context]:

@@ -52,10 +52,7 @@ class _Loop:
         if conditions is None:
             return None
         loads: list[Node] = []
-        for condition in conditions:
-            if not self._only_loads(condition, loads, set()):
-                return None
-        return loads[0] if loads else None
+        return loads[0] if self._only_loads(conditions, loads) and loads else None
 
     def _exit_conditions(self) -> list[Node] | None:
         """The conditions under which work-items leave; None where one leaves in any case."""
@@ -76,24 +73,44 @@ class _Loop:
 
         return result if all(visit(r, [], False) for r in self.loop.regions) else None
 
-    def _only_loads(self, value: Node, loads: list[Node], slots: set[Slot]) -> bool:
-        """Whether only plain loads of memory that this loop does not store can change ``value`` between trips."""
-        if value not in self.inside:
-            return True
-        if value.op == "load":
-            if value.attrs["array"] in self.stored or value.attrs["array"].space not in ("buffer", "shared"):
-                return False
-            before = len(loads)
-            if not all(self._only_loads(a, loads, slots) for a in value.args) or len(loads) > before:
-                return False  # an address that moves is a search, not a wait
-            loads.append(value)
-            return True
-        if value.op == "slot_get":
-            slot = value.attrs["slot"]
-            if slot in slots:  # it depends on itself: a counter
-                return False
-            return all(self._only_loads(s.args[0], loads, slots | {slot}) for s in self.sets.get(slot, ()))
-        return all(self._only_loads(a, loads, slots) for a in value.args)
+    def _only_loads(self, values: list[Node], loads: list[Node]) -> bool:
+        """Whether only plain loads of memory that this loop does not store can change ``values`` between trips; these
+        go to ``loads``. Values and slots are looked at once each, what they are made of first."""
+        rests: dict[Node | Slot, bool] = {}  # whether what was looked at rests on a load
+        open_: set[Node | Slot] = set()
+        stack: list[Node | Slot] = list(reversed(values))
+        while stack:
+            at = stack[-1]
+            if at in rests:
+                stack.pop()
+                continue
+            made_of = self._made_of(at)
+            if at not in open_:
+                if isinstance(at, Node) and at.op == "load" and at in self.inside:
+                    array = at.attrs["array"]
+                    if array in self.stored or array.space not in ("buffer", "shared"):
+                        return False
+                if any(x in open_ for x in made_of):
+                    return False  # it depends on itself: a counter
+                open_.add(at)
+                stack += reversed(made_of)
+                continue
+            stack.pop()
+            open_.remove(at)
+            rests[at] = any(rests[x] for x in made_of)
+            if isinstance(at, Node) and at.op == "load" and at in self.inside:
+                if rests[at]:
+                    return False  # an address that moves is a search, not a wait
+                rests[at] = True
+                loads.append(at)
+        return True
+
+    def _made_of(self, at: Node | Slot) -> list[Node | Slot]:
+        if isinstance(at, Slot):
+            return [s.args[0] for s in self.sets.get(at, ())]
+        if at not in self.inside:
+            return []
+        return [at.attrs["slot"]] if at.op == "slot_get" else list(at.args)
 
 
 def _warning(loop: Node, load: Node) -> Diagnostic:
