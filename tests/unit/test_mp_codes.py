@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from collections import Counter
 
 import jsonschema
@@ -16,6 +17,8 @@ from magpie.cli.app import app
 from magpie.cli.report import schema
 from magpie.diagnostics import lookup, table
 from magpie.errors import GpuError
+from magpie.frontend.mp.source import Source
+from magpie.runtime.modules import check_module
 
 # Codes of the families below that no text raises, with what does.
 ELSEWHERE = {
@@ -109,6 +112,27 @@ def test_a_backend_that_is_not_here_is_core_1300():
     with pytest.raises(GpuError, match=r"BackendUnavailable\[MPG_CORE_1300\].*'directx'.* it has cpu, interp") as caught:
         backend("directx")
     assert caught.value.diagnostic == "MPG_CORE_1300"
+
+
+def test_what_is_exported_does_not_hide_what_a_target_refuses(tmp_path):
+    file = tmp_path / "t.mp"
+    head, _, rest = text_of(CODES / "MPG_WGSL_1003.mp").partition("\n")
+    file.write_text(f"{head}\nexports {{ @none }}\n{rest}")
+    document = json.loads(magpie("check", "--json", file)[1])
+    assert [d["code"] for d in document["diagnostics"]] == ["MPT0003"] + 3 * ["MPG_WGSL_1003"]
+
+
+def test_long_modules_are_checked_in_time():
+    """10,000 lines in under 3 seconds of the processor, with the rules of their targets."""
+    text = (CODES.parents[3] / "examples" / "mp" / "reduce_sum.mp").read_text()
+    one = text[text.index("gpu fn") : text.index("\n}\n") + 3]
+    for target in ("spv", "wgsl"):
+        kernels = [one.replace("@reduce_sum", f"@k{k}").replace("target(spv)", f"target({target})") for k in range(300)]
+        source = Source("module t\n" + "".join(kernels), "t.mp")
+        assert source.text.count("\n") > 10_000
+        start = time.process_time()
+        assert check_module(source) == []
+        assert time.process_time() - start < 3
 
 
 def test_the_architecture_of_each_target(tmp_path):

@@ -60,7 +60,12 @@ def check_source(source: Source, rules: Callable[[Module, Function], list[Diagno
     # of a function that lacks parts, the verifier would report what follows from that
     found += [d for d in verify(module) if (d.loc.function not in broken if d.loc is not None else not names.found)]
     kernels: dict[str, Kernel] = {}
-    broken = {d.loc.function if d.loc is not None else "" for d in found if d.is_error}
+    first = source.line_of(parsed.module.decls[0].at) if parsed.module.decls else 0
+    broken = {
+        d.loc.function if d.loc is not None else ""
+        for d in found
+        if d.is_error and (d.loc is None or d.loc.line >= first)  # the header does not concern kernels
+    }
     for function in module.functions:
         # an error with no function is one of the module's declarations, on which all rests
         if function.gpu_meta is None or "" in broken or broken & {f.name for f in reached(module, function)}:
