@@ -416,7 +416,7 @@ LINES = [
     ("%x: gpu.TDevice = gpu.host.@device_default {}", "MPG_CORE_1405"),
     ("%x: i32 = try @id { n=%a }", "MPG_CORE_1405"),
     ('call_void @println { text=const.Str "a" }', "MPG_CORE_1405"),
-    ("%x: i32 = call @same_of { n=%a }", "MPT0008"),
+    ("%x: i32 = call @same_of<i32, i32> { n=%a }", "MPT0002"),
     ("%x: Array<f32> = arr.new {}", "MPG_CORE_1100"),
     ("%x: TCallable<TSig> = callable.capture @id {}", "MPG_CORE_1100"),
     ('%x: Str = const.Str "a"', "MPG_CORE_1104"),

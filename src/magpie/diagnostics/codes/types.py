@@ -15,7 +15,8 @@ _d("MPT0001", ERROR, "Unknown type", """
     right:  fn @f(%x: f32) -> unit { bb0: ret }
     """)
 _d("MPT0002", ERROR, "Wrong number of type arguments", """
-    A type has as many arguments in <> as it is declared with.
+    A type has as many arguments in <> as it is declared with. So has the call of a generic function, where they may be
+    left out if the types of the arguments and of the result say them.
 
     cure: Give each of them; a type with none has no <>.
 
@@ -78,15 +79,14 @@ _d("MPT0007", ERROR, "Name is declared twice in the module", """
     right:  global @limit: i64 = const.i64 1
             fn @read_limit() -> i64 { bb0: %x: i64 = @limit ret %x }
     """)
-_d("MPT0008", ERROR, "Generic function in a kernel", """
-    A kernel has no type parameters, and does not call functions that have some yet.
+_d("MPT0008", ERROR, "Generic kernel", """
+    A kernel has no type parameters: a launch could not say what they are. It may call generic functions.
 
-    cure: Write one for the type at hand.
+    cure: Write one kernel for each type, and what they have in common as a generic function.
 
-    wrong:  fn @twice<T: type>(%x: T) -> T { bb0: ret %x }
-            gpu fn @k(%x: f32) -> unit target(spv) { bb0: %y: f32 = call @twice { x=%x } ret }
-    right:  fn @twice_f32(%x: f32) -> f32 { bb0: %y: f32 = f.add { a=%x, b=%x } ret %y }
-            gpu fn @k(%x: f32) -> unit target(spv) { bb0: %y: f32 = call @twice_f32 { x=%x } ret }
+    wrong:  gpu fn @k<T: type>(%x: T) -> unit target(spv) { bb0: ret }
+    right:  fn @same<T: type>(%x: T) -> T { bb0: ret %x }
+            gpu fn @k(%x: f32) -> unit target(spv) { bb0: %y: f32 = call @same { x=%x } ret }
     """)
 _d("MPT0009", ERROR, "Raw pointer outside of unsafe code", """
     Nothing checks what a raw pointer leads to, so the operations on them stand in an `unsafe { ... }` block, or in a
@@ -255,4 +255,22 @@ _d("MPT0025", ERROR, "Function is not imported", """
     right:  fn @f() -> unit { bb0: call_void std.io.@println { text="hello" } ret }
     right:  imports { std.io::{@println} }
             fn @f() -> unit { bb0: call_void @println { text="hello" } ret }
+    """)
+_d("MPT0026", ERROR, "Generic function without an end", """
+    Each call of a generic function is one of an instance for its types. A function that calls itself with larger types
+    than it has would have instances without an end. A module has at most 1,000 of them, for types of at most 64 names.
+
+    cure: Let it call itself with the types that it has.
+
+    wrong:  fn @f<T: type>(%x: T) -> unit {
+            bb0: %a: Array<T> = arr.new { v0=%x }
+                 call_void @f { x=%a }
+                 ret
+            }
+            fn @g() -> unit { bb0: call_void @f { x=const.i32 1 } ret }
+    right:  fn @f<T: type>(%x: T) -> unit {
+            bb0: call_void @f { x=%x }
+                 ret
+            }
+            fn @g() -> unit { bb0: call_void @f { x=const.i32 1 } ret }
     """)

@@ -31,7 +31,9 @@ def constant(value: nodes.Argument) -> m.Operand | None:
 
 
 class HostLowering(Lowering):
-    """Lowers one function of a host program."""
+    """Lowers one function of a host program. One that is async runs to its end where it is called."""
+
+    on_host = True
 
     def __init__(self, names: Names, function: nodes.Function, imports: Imports) -> None:
         super().__init__(names, function)

@@ -84,7 +84,14 @@ def check_source(source: Source, rules: Callable[[Module, Function], list[Diagno
 
 
 def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Diagnostics in the order of their lines, each once, and of errors as many as one run gives."""
-    ordered = sorted(dict.fromkeys(found), key=lambda d: (d.loc.line, d.loc.col) if d.loc is not None else (0, 0))
+    """Diagnostics in the order of their lines, each once, and of errors as many as one run gives.
+
+    What is wrong in a generic function is found in each of its instances, and is one error.
+    """
+    once: dict[tuple[str, str, str], Diagnostic] = {}
+    for d in found:
+        text = d.message.replace(f"@{d.loc.function}", "@") if d.loc is not None else d.message
+        once.setdefault((d.code, text, str(d.loc)), d)
+    ordered = sorted(once.values(), key=lambda d: (d.loc.line, d.loc.col) if d.loc is not None else (0, 0))
     errors = [d for d in ordered if d.is_error][:MAX_ERRORS]
     return [d for d in ordered if not d.is_error or d in errors]

@@ -35,6 +35,8 @@ def flat(
 class Lowering:
     """Lowers one function; ``types`` are those of its values by name."""
 
+    on_host = False
+
     def __init__(self, names: Names, function: nodes.Function) -> None:
         self.names = names
         self.function = function
@@ -147,10 +149,9 @@ class Lowering:
             return None
         made.op, made.callee = "call", ref.name
         known = self.names.functions.get(ref.name)
-        if known is not None and known.signature.type_params:
-            self.report("MPT0008", f"@{ref.name} has type parameters, and is called in a kernel", ref)
-            return None
-        if known is not None and known.modifier == "async":
+        if known is None and ref.name in self.names.generic:
+            return None  # which instance is meant was not to be told, and that was said
+        if known is not None and known.modifier == "async" and not self.on_host:
             self.report("MPG_CORE_1405", f"@{ref.name} is async, and a kernel does not wait", ref)
             return None
         only = call.args[0] if len(call.args) == 1 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magpie.frontend.mp import nodes
+from magpie.frontend.mp.generics import expand
 from magpie.frontend.mp.host import HostLowering, constant
 from magpie.frontend.mp.imports import Imports
 from magpie.frontend.mp.lower import Lowering, flat
@@ -16,6 +17,7 @@ __all__ = ["lower_module"]
 def lower_module(names: Names) -> m.Module:
     """A module as MPIR; errors go to ``names.found``. Functions stand in the order of the text."""
     module = m.Module(names.module.path, file=names.source.file)
+    expand(names)
     for decl in names.module.decls:
         match decl:
             case nodes.Struct():

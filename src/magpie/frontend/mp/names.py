@@ -45,6 +45,7 @@ class Names:
         self.found: list[Diagnostic] = []
         self.near = Near()
         self.functions: dict[str, nodes.Function] = {}
+        self.generic: set[str] = set()  # functions with type parameters, which have given way to their instances
         self.globals: dict[str, nodes.Global] = {}
         self.sigs: set[str] = set()
         self.types: dict[str, int] = {
