@@ -94,6 +94,8 @@ _d("MPG_TGPU_1201", ERROR, "Launch document that is not valid", """
     inputs and constants do not overlap, its names are those of buffers, and its assembly can be read. The message has
     the path of what is wrong, and the line of the assembly where that is what is wrong.
 
+    cure: Correct what stands at the path of the message; docs/launch.schema.json has the form.
+
     wrong:  {"format": "tgpu-launch", "version": 1, "mem_size": 4,
              "buffers": {"X": {"addr": 2, "dtype": "i8", "shape": [4], "kind": "input"}}, ...}
     right:  {..., "mem_size": 6, ...}
@@ -101,6 +103,8 @@ _d("MPG_TGPU_1201", ERROR, "Launch document that is not valid", """
 _d("MPG_TGPU_1202", ERROR, "Inputs that do not fit a launch document", """
     A launch document is run with one array for each of its inputs, of the shape that it names and with integers that
     its type holds.
+
+    cure: Pass arrays of the shapes and types that the document names.
 
     wrong:  run_launch(launch, {"X": x.astype(np.float32)})
     right:  run_launch(launch, {"X": x.astype(np.int8)})
