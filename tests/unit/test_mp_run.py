@@ -11,11 +11,11 @@ import pytest
 MAIN = "module t\nimports { std.io::{@println} }\nfn @main() -> i64 {\nbb0:\nBODY\n}\n"
 
 
-def magpie(folder, text, *options, args=(), **environment):
+def magpie(folder, text, *options, args=(), command="run", **environment):
     """(exit status, standard output, standard error) of `magpie run` on a text."""
     file = folder / "t.mp"
     file.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "magpie", "run", *options, str(file), *args]
+    command = [sys.executable, "-m", "magpie", command, *options, str(file), *args]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -109,3 +109,62 @@ def test_a_file_that_is_too_large_or_not_there(tmp_path):
     assert magpie(tmp_path, main("    ret const.i64 0"), "--max-bytes", "20")[0] == 1
     command = [sys.executable, "-m", "magpie", "run", str(tmp_path / "none.mp")]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+
+
+PAST_THE_END = """module t
+imports { std.io::{@println}, std.env::{@args} }
+gpu fn @k(%out: gpu.TBuffer<f32>, %x: f16, %n: u64) -> unit target(spv) workgroup(4, 1, 1) {
+bb0:
+    %gid: u32 = gpu.global_id { dim=const.u32 0 }
+    gpu.print { text="item {} of {} has {}", args=[%gid, %n, %x] }
+    %at: u32 = i.add { a=%gid, b=const.u32 1 }
+    gpu.buffer_store<f32> { buf=%out, idx=%at, v=const.f32 1.0 }
+    ret
+}
+fn @go(%n: u32) -> TResult<unit, gpu.TError> {
+bb0:
+    %dev: gpu.TDevice = try gpu.host.@device_default {}
+    %out: gpu.TBuffer<f32> = try gpu.host.@buffer_new<f32> { dev=%dev, len=const.u64 4, usage_flags=const.u32 1 }
+    call_void @println { text=const.Str "before" }
+    %r: TResult<unit, gpu.TError> = gpu.launch {
+        device=%dev,
+        kernel=@k,
+        grid=[const.u32 1, const.u32 1, const.u32 1],
+        block=[%n, const.u32 1, const.u32 1],
+        args=[%out, const.f16 1.5, const.u64 18446744073709551615]
+    }
+    %done: unit = try %r
+    call_void @println { text=const.Str "after" }
+    ret %r
+}
+fn @main() -> TResult<unit, gpu.TError> {
+bb0:
+    %args: Array<Str> = std.env.@args {}
+    %n: i64 = arr.len { arr=%args }
+    %block: u32 = cast<i64, u32> { v=%n }
+    %r: TResult<unit, gpu.TError> = call @go { n=%block }
+    ret %r
+}
+"""
+PRINTED = ["before", *(f"item {k} of {2**64 - 1} has 1.5" for k in range(4))]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_output_of_kernels_stands_where_they_run(tmp_path, backend):
+    status, out, err = magpie(tmp_path, PAST_THE_END, "--backend", backend, args=("a", "b", "c"))
+    assert (status, out.splitlines(), err) == (0, [*PRINTED[:4], "after"], "")
+
+
+def test_checked_mode_is_an_error_of_the_launch(tmp_path):
+    status, out, err = magpie(tmp_path, PAST_THE_END, "--backend", "cpu", args="abcd", MAGPIE_CHECKED="1")
+    assert status == 1 and out.splitlines() == PRINTED and "MPG_SAN_1003" in err and "t.mp:8:5" in err
+
+
+def test_the_sanitizer_runs_programs(tmp_path):
+    status, out, err = magpie(tmp_path, PAST_THE_END, args="abcd", command="check")
+    assert status == 2  # arguments are for programs that run
+    status, out, err = magpie(tmp_path, PAST_THE_END, "--sanitize", args="abcd", command="check")
+    assert status == 1 and out.splitlines()[:6] == [*PRINTED, "after"] and "1 report" in out.splitlines()[-1]
+    assert "MPG_SAN_1004" in out and "t.mp:8:5" in out and "Traceback" not in err
+    status, out, _ = magpie(tmp_path, PAST_THE_END, "--sanitize", args="abc", command="check")
+    assert status == 0 and out.splitlines()[-1].endswith("0 reports")

@@ -95,10 +95,10 @@ def check(
         raise typer.BadParameter("needs --sanitize", param_hint="--checks")
     if args and not sanitize:
         raise typer.BadParameter("arguments for the program need --sanitize", param_hint="ARGS")
-    if sanitize and (json or file.suffix == ".mp"):
-        raise typer.BadParameter("runs Python files, and prints text", param_hint="--sanitize")
+    if sanitize and json:
+        raise typer.BadParameter("prints text", param_hint="--sanitize")
     if sanitize:
-        raise typer.Exit(sanitize_command(file, args or [], checks))
+        raise typer.Exit(sanitize_command(file, args or [], checks, max_bytes))
     if arch and file.suffix != ".mp":
         raise typer.BadParameter("is for .mp files, whose kernels declare a target", param_hint="--arch")
     raise typer.Exit(check_command(file, json, max_bytes, arch))

@@ -100,7 +100,7 @@ def _check_json(file: Path) -> int:
     return 1 if any(item.is_error for item in found) else 0
 
 
-def sanitize_command(file: Path, args: list[str], checks: str | None) -> int:
+def sanitize_command(file: Path, args: list[str], checks: str | None, max_bytes: int | None = None) -> int:
     """Run ``file`` with every launch under the sanitizer; 1 if there is a report, else the program's own status."""
     from magpie.runtime import sanitize
 
@@ -110,7 +110,12 @@ def sanitize_command(file: Path, args: list[str], checks: str | None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     with sanitize.collecting(chosen) as reports:
-        status = execute(file, args)
+        if file.suffix == ".mp":
+            from magpie.cli.host import run_text
+
+            status = run_text(file, args, max_bytes)
+        else:
+            status = execute(file, args)
     if reports:
         print(flush=True)
     show_diagnostics([report.diagnostic() for report in reports])

@@ -33,8 +33,9 @@ _SUBGROUP = 32
 
 
 class Gpu:
-    """What the GPU side of one program holds. ``forced``: the environment names a backend or a device, and kernels run
-    there whatever their target is. Raises CompileError for a manifest that is not valid."""
+    """What the GPU side of one program holds. ``forced``: kernels run on the device that is given whatever their target
+    is, since the environment names a backend or a device, or the sanitizer runs all launches. Raises CompileError for a
+    manifest that is not valid."""
 
     def __init__(self, program: Program) -> None:
         self.module = program.module
@@ -45,13 +46,15 @@ class Gpu:
 
     @property
     def forced(self) -> bool:
-        return knobs.device() is not None or knobs.backend() is not None
+        return knobs.device() is not None or knobs.backend() is not None or bool(knobs.sanitize())
 
     def default(self) -> Device:
         """The device for a program that names none: that of the environment; that of the manifest; the best one that
         runs a kernel of the program; the best one. Raises GpuError BackendUnavailable."""
-        if self.forced:
+        if knobs.device() is not None or knobs.backend() is not None:
             return runtime().default_device()
+        if knobs.sanitize():
+            return runtime().device("cpu")  # whose memory the interpreter reaches
         backend, index = self.settings.backend, max(0, self.settings.device_index)
         if backend is not None:
             try:
