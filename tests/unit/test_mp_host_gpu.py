@@ -511,6 +511,54 @@ def test_a_fence_that_is_not_reached_in_time(cuda):
     assert good(made.call("wait", [fence, 10])) is True
 
 
+SLOW = """
+gpu fn @slow(%out: gpu.TBuffer<u32>, %trips: u32) -> unit target(spv) workgroup(64, 1, 1) {
+bb0:
+    %gid: u32 = gpu.global_id { dim=const.u32 0 }
+    br bb1
+bb1:
+    %i: u32 = phi u32 { [bb0: const.u32 0], [bb2: %next] }
+    %x: u32 = phi u32 { [bb0: %gid], [bb2: %y] }
+    %more: bool = icmp.ult { a=%i, b=%trips }
+    cbr %more bb2 bb3
+bb2:
+    %p: u32 = i.mul { a=%x, b=const.u32 1664525 }
+    %y: u32 = i.add { a=%p, b=const.u32 1013904223 }
+    %next: u32 = i.add { a=%i, b=const.u32 1 }
+    br bb1
+bb3:
+    gpu.buffer_store<u32> { buf=%out, idx=%gid, v=%x }
+    ret
+}
+"""
+
+
+def test_a_kernel_that_takes_its_time_on_vulkan(monkeypatch):
+    monkeypatch.setenv("MAGPIE_BACKEND", "vulkan")
+    if not vulkan_is_there():
+        pytest.skip("no Vulkan driver")
+    launch = "{ device=%dev, kernel=@slow, grid=[const.u32 128, const.u32 1, const.u32 1], "
+    launch += "block=[const.u32 64, const.u32 1, const.u32 1], args=[%b, %n] }"
+    params = f"{DEVICE}, %b: borrow gpu.TBuffer<u32>, %n: u32"
+    more = SLOW + result("slow", params, "gpu.TFence", "gpu.launch_async " + launch).replace("@slow(%dev", "@run(%dev")
+    made = program(KERNELS.replace("TARGET", "spv") + HOST + buffers("u32") + more, HEAD)
+    device = good(made.call("default"))
+    out = good(made.call("new", [device, 128 * 64]))
+    trips = 60_000  # lavapipe ends loops after 65,535
+    good(made.call("wait", [good(made.call("run", [device, out, 1])), 100_000]))  # compiled
+    fence = good(made.call("run", [device, out, trips]))
+    early = made.call("wait", [fence, 0])
+    assert kind(early) == "TimeoutExpired" and early.fields[0].fields["backend"] == "spv"
+    assert good(made.call("wait", [fence, 100_000])) is True
+    # x -> a x + c, n times: a^n x + c (1 + a + ... + a^(n-1)), by doubling
+    a, c, n, x, step = 1664525, 1013904223, trips, np.arange(128 * 64), (1, 0)
+    while n:
+        if n & 1:
+            step = (step[0] * a % 2**32, (a * step[1] + c) % 2**32)
+        a, c, n = a * a % 2**32, (a * c + c) % 2**32, n >> 1
+    assert good(made.call("read", [out])).items == [(step[0] * v + step[1]) % 2**32 for v in x.tolist()]
+
+
 @gpu_standin.NEEDS_CC
 def test_no_memory_on_the_device(cuda):
     made, device, _, _ = with_saxpy()
