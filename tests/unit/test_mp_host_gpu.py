@@ -12,6 +12,8 @@ from magpie.errors import GpuErrorKind
 from magpie.host.values import ArrayValue, EnumValue, StructValue
 from magpie.mpir.types import Ty
 from magpie.runtime import dispatch
+from magpie.runtime.device import Device
+from magpie.runtime.driver import DeviceInfo
 from magpie.runtime.drivers.cuda import CudaDriver
 from tests.unit import gpu_standin
 
@@ -406,6 +408,41 @@ def test_a_device_of_another_backend_than_the_target():
     a, b = (good(made.call("new", [cpu, 10])) for _ in range(2))
     ran = made.call("launch", [device, 1, 1, 1, 64, 1, 1, a, b, 0.5, 10])
     assert kind(ran) == "ValidationFailed" and "cpu:0" in ran.fields[0].fields["message"]
+
+
+def test_a_gpu_that_two_backends_reach_is_one_device(monkeypatch):
+    monkeypatch.setattr(dispatch, "_FILES", {})  # of a machine with GPUs
+
+    def device(backend, index, uuid):
+        manifest = dispatch.runtime().device("cpu")._info.manifest
+        info = DeviceInfo(f"{backend} {index}", index, manifest, 32, 0, (backend,), {"uuid": uuid} if uuid else {})
+        return Device(backend, None, info)
+
+    made = dispatch.Runtime()
+    made._reasons = {id_: "not here" for id_ in dispatch.ORDER} | {"ptx": None, "spv": None, "cpu": None, "interp": None}
+    made._devices = {
+        "ptx": (device("ptx", 0, "a"), device("ptx", 1, "b")),
+        "spv": (device("spv", 0, "b"), device("spv", 1, "c"), device("spv", 2, "a")),
+        "cpu": (device("cpu", 0, None),),
+        "interp": (device("interp", 0, None),),
+    }
+    cuda = made._devices["ptx"]
+    vulkan = made._devices["spv"]
+    old = dispatch.reset(made)
+    try:
+        for target, first, rest in (
+            ("ptx", cuda[0], {"ptx:1", "spv:1", "cpu:0"}),
+            ("spv", vulkan[0], {"ptx:0", "spv:1", "cpu:0"}),  # ptx:1 is the same GPU
+            ("hip", cuda[0], {"ptx:1", "spv:1", "cpu:0"}),
+        ):
+            ready = loaded(target)
+            found = [good(ready.call("at", [i])) for i in range(ready.call("count"))]
+            assert found[0] is first is good(ready.call("default")) and {d.id for d in found[1:]} == rest
+            assert ready.call("backends", [cuda[1]]).items == ["ptx", "spv"]
+            assert ready.call("backends", [vulkan[0]]).items == ["spv", "ptx"]
+            assert ready.call("backends", [vulkan[1]]).items == ["spv"]
+    finally:
+        dispatch.reset(old)
 
 
 def test_the_cpu_stands_in_for_a_target_with_buffers_of_another_device():

@@ -83,8 +83,8 @@ class Gpu:
     def devices(self) -> list[Device]:
         """Every device, the default one first; the interpreter only where it is asked for."""
         first = self.default() if self.settings.device_index < 1 else self.best()
-        rest = [d for d in runtime().devices() if d is not first and (d.backend in ORDER or d.backend == first.backend)]
-        return [first, *rest]
+        known = [d for d in runtime().devices() if d.backend in ORDER or d.backend == first.backend]
+        return [first, *(d for d in known if not _same(d, first))]
 
     def by_index(self, index: int) -> Device:
         """A device by its number. Raises GpuError ValidationFailed where there are not as many."""
@@ -114,6 +114,12 @@ def gpu_of(program: Program) -> Gpu:
 
 def _rank(target: str) -> int:
     return ORDER.index(target) if target in ORDER else len(ORDER)
+
+
+def _same(a: Device, b: Device) -> bool:
+    """Whether two devices are one, or one GPU that two drivers reach."""
+    uuid = a.properties.get("uuid")
+    return a is b or (uuid is not None and uuid == b.properties.get("uuid"))
 
 
 def subgroup_size(device: Device) -> int:
@@ -148,8 +154,9 @@ def device_name(call: Call, dev: Device) -> str:
 
 @builtin("gpu.host.@device_backends")
 def device_backends(call: Call, dev: Device) -> ArrayValue:
-    runtime().devices()  # what else reaches a device is known when all have been looked at
-    return ArrayValue(Ty("Str"), list(dev.backends))
+    # its own first; what else reaches it stands at the one of them that is in the list of all
+    names = [name for d in (dev, *runtime().devices()) if _same(d, dev) for name in (*dev.backends, *d.backends)]
+    return ArrayValue(Ty("Str"), list(dict.fromkeys(names)))
 
 
 @builtin("gpu.host.@device_max_workgroup_size")

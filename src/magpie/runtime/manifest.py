@@ -45,7 +45,14 @@ class GpuSettings:
 def find_manifest(folder: Path) -> Path | None:
     """The manifest of a folder: its own, or that of the nearest folder above it."""
     start = folder.resolve()
-    return next((f for f in (place / NAME for place in (start, *start.parents)) if f.is_file()), None)
+    return next((f for f in (place / NAME for place in (start, *start.parents)) if _is_file(f)), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that may not be looked into has no manifest for us
+        return False
 
 
 def gpu_settings(folder: Path, profile: str | None) -> GpuSettings:
@@ -66,7 +73,11 @@ def gpu_settings(folder: Path, profile: str | None) -> GpuSettings:
 class _Manifest:
     def __init__(self, file: Path) -> None:
         self.file = str(file)
-        data = file.read_bytes()
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            text = f"the manifest cannot be read: {error.strerror or error}"
+            raise CompileError(Diagnostic("MPG_ENV_1007", text, Loc(self.file, 1))) from None
         try:
             self.text = data.decode("utf-8")
         except UnicodeDecodeError as error:
