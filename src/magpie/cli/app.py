@@ -175,6 +175,63 @@ def mpir_verify(file: _Text) -> None:
     raise typer.Exit(verify_command(file))
 
 
+_tgpu = typer.Typer(help="tiny-gpu: run and show launch documents.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(_tgpu, name="tgpu")
+_Launch = Annotated[Path, typer.Argument(help="A launch document.", exists=True, dir_okay=False, readable=True)]
+_Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", metavar="NAME=FILE", help="An input, a .npy file. Repeatable."),
+]
+_MaxSteps = Annotated[
+    int, typer.Option("--max-steps", metavar="N", min=1, help="Steps after which a kernel is taken for endless.")
+]
+
+
+@_tgpu.callback()
+def _tgpu_group() -> None:
+    """tiny-gpu: run and show launch documents."""
+
+
+@_tgpu.command("run")
+def tgpu_run(
+    file: _Launch,
+    input: _Inputs = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="NAME=FILE", help="Write an output to a .npy file. Repeatable."),
+    ] = None,
+    interp: Annotated[
+        bool, typer.Option("--interp", help="Count branches instead of stepping: the same figures another way.")
+    ] = False,
+    silent_shared: Annotated[
+        bool, typer.Option("--silent-shared", help="Shared accesses out of range read 0 and are dropped.")
+    ] = False,
+    max_steps: _MaxSteps = 1_000_000,
+) -> None:
+    """Run a launch document and print what each kernel takes, and its outputs."""
+    from magpie.cli.tgpu import run_launch_command
+
+    engine = "interp" if interp else "simulator"
+    raise typer.Exit(run_launch_command(file, input or [], output or [], engine, silent_shared, max_steps))
+
+
+@_tgpu.command("view")
+def tgpu_view(
+    file: _Launch,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .html, .png or .gif file.")],
+    input: _Inputs = None,
+    kernel: Annotated[str | None, typer.Option("--kernel", "-k", metavar="NAME", help="Show this kernel only.")] = None,
+    max_steps: _MaxSteps = 1_000_000,
+) -> None:
+    """Show a launch: threads over cycles, waits at barriers, registers and memory.
+
+    A page (.html) steps forwards and back; .png and .gif need Pillow. Inputs that are not given are zeros.
+    """
+    from magpie.cli.tgpu import view_command
+
+    raise typer.Exit(view_command(file, out, input or [], kernel, max_steps))
+
+
 @app.command()
 def devices(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,

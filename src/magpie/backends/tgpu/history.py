@@ -15,12 +15,14 @@ class Cycle:
     """One step of a launch. Arrays of int32 or int8.
 
     ``pc``: the address at which each thread began the step, the length of the program for those that had ended.
+    ``executed``: how many instructions, one after the other, it executed from there on.
     ``state``: RUNNING, WAITING (it ended the step at a barrier) or DONE (it had ended before).
     ``registers``: changes as rows (register, thread, new value).  ``memory``: as rows (address, new value).
     ``shared``: as rows (block, address, new value).
     """
 
     pc: Any
+    executed: Any
     state: Any
     registers: Any
     memory: Any
@@ -36,9 +38,13 @@ class History:
     shared: Any
     cycles: list[Cycle] = field(default_factory=list)
 
-    def record(self, pc: Any, state: Any, before: tuple[Any, Any, Any], after: tuple[Any, Any, Any]) -> None:
+    def record(
+        self, pc: Any, executed: Any, state: Any, before: tuple[Any, Any, Any], after: tuple[Any, Any, Any]
+    ) -> None:
         """Append a step; ``before`` and ``after`` are registers, memory and shared memory [block, word]."""
-        self.cycles.append(Cycle(pc, state, *(_changes(old, new) for old, new in zip(before, after, strict=True))))
+        self.cycles.append(
+            Cycle(pc, executed, state, *(_changes(old, new) for old, new in zip(before, after, strict=True)))
+        )
 
 
 def _changes(old: Any, new: Any) -> Any:

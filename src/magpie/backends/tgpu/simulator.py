@@ -160,11 +160,12 @@ class Simulator:
         pc[self.done] = len(self.code)
         counts = self.instructions.copy()
         self._advance()
+        executed = self.instructions - counts
         # A thread that was released in this step has executed a barrier too: its last instruction says so.
-        last = np.minimum(pc + (self.instructions - counts) - 1, max(0, len(self.code) - 1))
+        last = np.minimum(pc + executed - 1, max(0, len(self.code) - 1))
         barrier = np.array([op in WAITS for op, *_ in self.code] or [False])
-        state[(state == RUNNING) & barrier[last] & (self.instructions > counts)] = WAITING
-        history.record(pc, state, before, (self.registers, self.memory, self._blocks()))
+        state[(state == RUNNING) & barrier[last] & (executed > 0)] = WAITING
+        history.record(pc, executed, state, before, (self.registers, self.memory, self._blocks()))
 
     # --- one step ----------------------------------------------------------------------------------------------------
     def _advance(self) -> None:

@@ -109,6 +109,13 @@ _d("MPG_TGPU_1202", ERROR, "Inputs that do not fit a launch document", """
     wrong:  run_launch(launch, {"X": x.astype(np.float32)})
     right:  run_launch(launch, {"X": x.astype(np.int8)})
     """)
+_d("MPG_TGPU_1203", ERROR, "Picture too large", """
+    A picture of a launch has a cell for each thread and cycle, and a million of them at most. Show one kernel of the
+    document, or a launch of fewer threads or shorter loops.
+
+    wrong:  magpie tgpu view large.json -o large.html
+    right:  magpie tgpu view large.json -o relu.html --kernel k1_relu
+    """)
 _d("MPG_TGPU_2001", ERROR, "Operation that tiny-gpu does not have", """
     tiny-gpu adds, multiplies, compares and branches; a difference is a sum with the product by -1, and min, max and abs
     are comparisons. There is no division, remainder, shift to the right, bit operation, float function, atomic or
