@@ -10,10 +10,11 @@ from magpie.host.panics import Panic
 from magpie.host.values import ArrayValue, CallableValue, EnumValue
 from magpie.mpir.types import UNIT, Ty
 
-__all__ = ["MOST"]
+__all__: list[str] = []
 
-#: The most elements of an Array that is made at once, and the most bytes of such a Str.
-MOST = 1 << 31
+#: The most elements of an Array that is made at once, which take 1 GB. Systems that promise more memory than they have
+#: would end the process instead of an allocation.
+MOST = 1 << 27
 
 Calls = Generator[tuple[CallableValue, tuple[Any, ...]], Any, Any]
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from magpie.host.arrays import MOST
 from magpie.host.builtins import Call, builtin
 from magpie.host.text import scalar_text
 from magpie.host.values import ArrayValue, BuilderValue, EnumValue, StructValue
@@ -14,6 +13,7 @@ from magpie.mpir.types import UNIT, Ty
 
 __all__ = ["size"]
 
+_MOST = 1 << 30  # bytes of a Str that is made at once; as for an Array
 _STR, _U8, _PARSE_ERROR = Ty("Str"), Ty("u8"), Ty("TParseError")
 
 
@@ -100,7 +100,7 @@ def replace(call: Call, s: str, sub: str, with_: str) -> str:
 def repeat(call: Call, s: str, count: int) -> str:
     if count < 0:
         raise call.panic(f"{count} times a text")
-    if count * size(s) > MOST:
+    if count * size(s) > _MOST:
         raise call.panic(f"out of memory: a Str of {count * size(s)} bytes")
     return s * count
 
