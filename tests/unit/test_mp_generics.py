@@ -179,7 +179,7 @@ def errors(text):
     [
         ("%x: i64 = call @same<i64, i64> { x=const.i64 1 }", "MPT0002", "has 1 type parameters, and here are 2"),
         ("%x: i64 = call @same<4> { x=const.i64 1 }", "MPT0002", "has 1 type parameters"),
-        ("call_void @none {}", "MPT0002", "do not say what T is"),
+        ("call_void @none {}", "MPT0021", "do not say what T is"),
         ("%m: i64 = call @pair { k=const.i64 1, v=const.i64 1 }", "MPS0004", "gives Map<i64, i64>, not i64"),
         ("%x: i32 = call @same<i32> { x=const.i64 1 }", "MPS0004", "has type i64, wanted i32"),
         ("%x: i64 = call @same<i64> { y=const.i64 1 }", "MPS0001", "is given"),

@@ -13,6 +13,7 @@ from magpie.host.gpu_errors import fallible
 from magpie.host.values import ArrayValue, EnumValue, StructValue
 from magpie.mpir.kernel_types import kernel_type
 from magpie.mpir.nodes import Module
+from magpie.mpir.prelude import fields_of
 from magpie.mpir.types import Ty
 from magpie.runtime.buffer import Buffer, allocate
 from magpie.runtime.device import Device
@@ -125,11 +126,11 @@ def _read(memory: numpy.ndarray[Any, Any], type_: Type, element: Ty, module: Mod
     import numpy as np
 
     if isinstance(type_, StructType):
-        declared = module.struct(element.name)
+        declared = fields_of(module, element)
         assert declared is not None
         columns = [
             _read(memory[field.name], field.type, inner, module)
-            for field, (_, inner) in zip(type_.fields, declared.fields, strict=True)
+            for field, (_, inner) in zip(type_.fields, declared, strict=True)
         ]
         names = [field.name for field in type_.fields]
         return [StructValue(element, dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]

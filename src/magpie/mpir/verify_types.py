@@ -242,10 +242,10 @@ def _field(known: Known, instr: Instr) -> Found:
         yield Diagnostic("MPS0004", f"{instr.op} of {element} in a {buffer}", instr.loc)
     at: Ty | None = element
     for name in field_path(instr):
-        struct = known.module.struct(at.name) if at is not None else None
-        found = dict(struct.fields).get(name) if struct is not None else None
+        fields = fields_of(known.module, at) if at is not None else None
+        found = dict(fields).get(name) if fields is not None else None
         if found is None:
-            has = f"it has {', '.join(n for n, _ in struct.fields)}" if struct is not None else None
+            has = f"it has {', '.join(n for n, _ in fields)}" if fields is not None else None
             yield Diagnostic("MPS0001", f"{at} has no field {name}", instr.loc, help=has)
             return
         at = found

@@ -25,8 +25,7 @@ Operation = nodes.Const | nodes.GlobalRef | nodes.Phi | nodes.Operation
 
 def expand(names: Names) -> None:
     """Put the instances that are called in the place of each generic function; errors go to ``names.found``."""
-    if any(f.signature.type_params for f in names.functions.values()):
-        _Expanding(names).run()
+    _Expanding(names).run()
 
 
 class _Expanding:
@@ -44,7 +43,10 @@ class _Expanding:
         while self.todo:
             function, types, name = self.todo.pop()
             signature = replace(function.signature, name=name, type_params=())
-            self.instances[name] = self.rewritten(_Substituted(types).function(replace(function, signature=signature)))
+            made = _Substituted(types).function(replace(function, signature=signature))
+            if all(self.names.knows(ty(t)) for t in types.values()):
+                self.names.check_types(made)
+            self.instances[name] = self.rewritten(made)
         self.names.generic = set(self.generic)
         found: dict[str, nodes.Function] = {}
         for name in self.names.functions:
@@ -78,6 +80,7 @@ class _Expanding:
             while name in self.instances or any(name == n for _, _, n in self.todo):
                 name += "."  # Map<A<B>, C> and Map<A<B, C>> have the same words
             known[key] = name
+            self.names.instances[name] = f"{function.name}<{', '.join(map(str, key))}>"
             self.todo.append((function, args, name))
         return known[key]
 
@@ -109,13 +112,14 @@ class _Caller:
     def call(self, call: nodes.Call | nodes.TryCall, result: Ty | None) -> nodes.Call | nodes.TryCall:
         function = self.generic(call.callee)
         if function is None:
+            self.plain(call)
             return call
         signature = function.signature
         given: list[nodes.Type] = [a for a in call.type_args if isinstance(a, nodes.Type)]
         if call.type_args:
             if len(given) != len(signature.type_params) or len(given) != len(call.type_args):
                 text = f"@{function.name} has {len(signature.type_params)} type parameters, and here are "
-                self.report(f"{text}{len(call.type_args)}", function, call)
+                self.report("MPT0002", f"{text}{len(call.type_args)}", function, call)
                 return call
             found = {p.name: t for p, t in zip(signature.type_params, given, strict=True)}
         else:
@@ -127,6 +131,13 @@ class _Caller:
                 return call
             found = inferred
         return replace(call, callee=self.instance(function, found, call.callee), type_args=())
+
+    def plain(self, call: nodes.Call | nodes.TryCall) -> None:
+        """A function without type parameters is called without types."""
+        names = self.around.names
+        if call.type_args and names.is_own(call.callee) and call.callee.name in names.functions:
+            text = f"@{call.callee.name} has no type parameters, and here are {len(call.type_args)}"
+            names.report("MPT0002", text, call, self.name, f"write @{call.callee.name}")
 
     def capture(self, capture: nodes.Capture, result: Ty) -> nodes.Capture:
         """A callable of a generic function is of the instance that its signature asks for."""
@@ -165,9 +176,12 @@ class _Caller:
                 return Ty(value.type)
             case nodes.Text():
                 return Ty("Str")
+            case nodes.ErrValue():
+                known = self.types.get(value.name)
+                return known.args[1] if known is not None and len(known.args) == 2 else None
             case nodes.GlobalRef():
-                known = self.around.names.globals.get(value.name)
-                return ty(known.type) if known is not None else None
+                glob = self.around.names.globals.get(value.name)
+                return ty(glob.type) if glob is not None else None
         return None
 
     def inferred(
@@ -182,15 +196,14 @@ class _Caller:
                 _match(ty(want), got, names, found)
         lacking = [n for n in names if n not in found]
         if lacking:
-            self.report(f"the arguments of @{function.name} do not say what {lacking[0]} is", function, at)
+            text = f"the arguments of @{function.name} do not say what {lacking[0]} is"
+            self.report("MPT0021", text, function, at)
             return None
         return {n: _node(found[n]) for n in names}
 
-    def report(self, text: str, function: nodes.Function, at: nodes.Node) -> None:
+    def report(self, code: str, text: str, function: nodes.Function, at: nodes.Node) -> None:
         shown = ", ".join(p.name for p in function.signature.type_params)
-        self.around.names.report(
-            "MPT0002", text, at, self.name, f"write @{function.name}<{shown}> with types for {shown}"
-        )
+        self.around.names.report(code, text, at, self.name, f"write @{function.name}<{shown}> with types for {shown}")
 
 
 def _match(want: Ty, got: Ty, names: list[str], found: dict[str, Ty]) -> None:

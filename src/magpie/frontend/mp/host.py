@@ -64,7 +64,13 @@ class HostLowering(Lowering):
             case nodes.Op() if value.name.startswith("enum."):
                 return self.enum(made, value)
             case nodes.Capture():
-                made.op, made.callee, made.args = "callable.capture", value.function.name, self.arguments(value.args)
+                ref, module = value.function, self.imports.module_of(value.function)
+                if module or (ref.name not in self.names.functions and ref.name in self.names.generic):
+                    if module:
+                        help = "capture a function of this module that calls it"
+                        self.report("MPT0017", f"a callable of {module}.@{ref.name}", ref, help)
+                    return None  # which instance is meant was not to be told, and that was said
+                made.op, made.callee, made.args = "callable.capture", ref.name, self.arguments(value.args)
             case nodes.Try():
                 made.op, made.args, made.target = "try", {"v": self.operand(value.value)}, value.target or ""
             case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.frontend.mp.canonical import check_digest
@@ -15,7 +15,7 @@ from magpie.ir.nodes import Kernel
 from magpie.mpir import lower_kernel, verify
 from magpie.mpir.known import reached
 from magpie.mpir.nodes import Function, Module
-from magpie.records import record
+from magpie.records import record, replaced
 
 __all__ = ["Checked", "check_source", "in_order"]
 
@@ -80,18 +80,25 @@ def check_source(source: Source, rules: Callable[[Module, Function], list[Diagno
     digest = check_digest(parsed.module, source)
     if digest is not None:
         found.append(digest)
-    return Checked(module, kernels, tuple(in_order(found)))
+    return Checked(module, kernels, tuple(in_order(_of_instances(found, names.instances))))
+
+
+def _of_instances(found: list[Diagnostic], shown: Mapping[str, str]) -> list[Diagnostic]:
+    """What is wrong in a generic function is found in each of its instances: it is one error, and names the first."""
+    kept: list[Diagnostic] = []
+    places = {(d.code, str(d.loc)) for d in found if d.loc is not None and d.loc.function not in shown}
+    for d in found:
+        name = shown.get(d.loc.function) if d.loc is not None else None
+        if name is None or d.loc is None:
+            kept.append(d)
+        elif (d.code, str(d.loc)) not in places:
+            places.add((d.code, str(d.loc)))
+            kept.append(replaced(d, message=f"{d.message.replace(f'@{d.loc.function}', f'@{name}')} (in @{name})"))
+    return kept
 
 
 def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Diagnostics in the order of their lines, each once, and of errors as many as one run gives.
-
-    What is wrong in a generic function is found in each of its instances, and is one error.
-    """
-    once: dict[tuple[str, str, str], Diagnostic] = {}
-    for d in found:
-        text = d.message.replace(f"@{d.loc.function}", "@") if d.loc is not None else d.message
-        once.setdefault((d.code, text, str(d.loc)), d)
-    ordered = sorted(once.values(), key=lambda d: (d.loc.line, d.loc.col) if d.loc is not None else (0, 0))
+    """Diagnostics in the order of their lines, each once, and of errors as many as one run gives."""
+    ordered = sorted(dict.fromkeys(found), key=lambda d: (d.loc.line, d.loc.col) if d.loc is not None else (0, 0))
     errors = [d for d in ordered if d.is_error][:MAX_ERRORS]
     return [d for d in ordered if not d.is_error or d in errors]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from magpie.diagnostics import Diagnostic
 from magpie.frontend.mp import nodes
@@ -45,6 +45,7 @@ class Names:
         self.found: list[Diagnostic] = []
         self.near = Near()
         self.functions: dict[str, nodes.Function] = {}
+        self.instances: dict[str, str] = {}  # the functions that those are now, with what messages call them: f<i32>
         self.generic: set[str] = set()  # functions with type parameters, which have given way to their instances
         self.globals: dict[str, nodes.Global] = {}
         self.sigs: set[str] = set()
@@ -119,10 +120,18 @@ class Names:
                     generic = {p.name for p in function.signature.type_params}
                     for type_ in _signature(function.signature):
                         self._type(type_, generic, "")
-            for type_ in _types(decl):
-                self._type(type_, scope, decl.name if isinstance(decl, nodes.Function) else "")
+            self.check_types(decl, scope)
 
         self._structs()
+
+    def check_types(self, decl: nodes.Decl, scope: Collection[str] = ()) -> None:
+        """Look at the types that a declaration names; ``scope`` are its type parameters."""
+        for type_ in _types(decl):
+            self._type(type_, set(scope), decl.name if isinstance(decl, nodes.Function) else "")
+
+    def knows(self, type_: Ty) -> bool:
+        """Whether there is such a type, with as many arguments."""
+        return self.types.get(type_.name) == len(type_.args) and all(map(self.knows, type_.args))
 
     def _structs(self) -> None:
         """Fields have names of their own, and value structs an end: they are taken apart field by field."""
