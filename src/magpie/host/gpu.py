@@ -154,8 +154,10 @@ def device_name(call: Call, dev: Device) -> str:
 
 @builtin("gpu.host.@device_backends")
 def device_backends(call: Call, dev: Device) -> ArrayValue:
-    # its own first; what else reaches it stands at the one of them that is in the list of all
-    names = [name for d in (dev, *runtime().devices()) if _same(d, dev) for name in (*dev.backends, *d.backends)]
+    names = [*dev.backends]
+    if dev.properties.get("uuid") is not None:
+        # what else reaches it stands at the one of them that is in the list of all
+        names += [name for d in runtime().devices() if _same(d, dev) for name in d.backends]
     return ArrayValue(Ty("Str"), list(dict.fromkeys(names)))
 
 
