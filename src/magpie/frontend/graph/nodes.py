@@ -73,6 +73,7 @@ class Step:
     args: tuple[Operand, ...]
     attrs: tuple[tuple[str, Any], ...]
     dtype: DType
+    loc: Loc | None = None
 
 
 class Op:

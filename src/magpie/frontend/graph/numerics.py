@@ -121,7 +121,11 @@ def _conv2d(attrs: Attrs, x: Array, w: Array) -> Array:
 
 def _maxpool(attrs: Attrs, x: Array) -> Array:
     least = -np.inf if x.dtype == np.float32 else np.iinfo(np.int64).min
-    return np.asarray(windows(attrs, x, attrs["kernel"], least).max(axis=(-2, -1)))
+    return np.asarray(windows(attrs, _without_nan(x, least), attrs["kernel"], least).max(axis=(-2, -1)))
+
+
+def _without_nan(x: Array, instead: float) -> Array:
+    return np.where(np.isnan(x), np.float32(instead), x) if x.dtype == np.float32 else x
 
 
 def _avgpool(attrs: Attrs, x: Array) -> Array:
@@ -175,8 +179,16 @@ def _reduce(fn: Callable[..., Any]) -> Callable[..., Array]:
     return run
 
 
+def _largest(x: Array, **where: Any) -> Any:
+    return np.max(np.where(np.isnan(x), -np.inf, x) if x.dtype == np.float64 else x, **where)
+
+
+def _least(x: Array, **where: Any) -> Any:
+    return np.min(np.where(np.isnan(x), np.inf, x) if x.dtype == np.float64 else x, **where)
+
+
 def _argmax(attrs: Attrs, x: Array) -> Array:
-    found = np.argmax(x, axis=attrs["axis"])
+    found = np.argmax(_without_nan(x, -np.inf), axis=attrs["axis"])
     return np.asarray(np.expand_dims(found, attrs["axis"]) if attrs["keepdims"] else found)
 
 
@@ -255,8 +267,8 @@ REFERENCE: dict[str, Callable[..., Array]] = {
     "maxpool": _maxpool,
     "avgpool": _avgpool,
     "reduce_sum": _reduce(np.sum),
-    "reduce_max": _reduce(np.max),
-    "reduce_min": _reduce(np.min),
+    "reduce_max": _reduce(_largest),
+    "reduce_min": _reduce(_least),
     "reduce_mean": _reduce(np.mean),
     "argmax": _argmax,
     "softmax": _softmax,

@@ -109,9 +109,9 @@ _op("broadcast", "elementwise", 1, "shape:ints", r.broadcast, "Repeated to a sha
 _op("matmul", "matmul", 2, "", r.matmul, "[..., M, K] by [..., K, N]; leading dimensions broadcast. Integers give i32.")
 _op("gemm", "matmul", (2, 3), "alpha:float=1 beta:float=1 trans_a:bool=false trans_b:bool=false", r.gemm, "alpha * a @ b + beta * c, of matrices.")
 _op("conv2d", "conv", 2, "strides:ints=1,1 pads:ints=0,0,0,0 dilations:ints=1,1 groups:int=1", r.conv2d, "[N, C, H, W] with weights [O, C / groups, KH, KW]; pads are top, left, bottom, right. Integers give i32.")
-_op("maxpool", "pool", 1, "kernel:ints strides:ints=1,1 pads:ints=0,0,0,0 dilations:ints=1,1", r.pool("maxpool"), "The largest of each window; padding is below everything.")
+_op("maxpool", "pool", 1, "kernel:ints strides:ints=1,1 pads:ints=0,0,0,0 dilations:ints=1,1", r.pool("maxpool"), "The largest of each window; padding is below everything, and NaN are passed over.")
 _op("avgpool", "pool", 1, "kernel:ints strides:ints=1,1 pads:ints=0,0,0,0 dilations:ints=1,1 include_pad:bool=false", r.pool("avgpool"), "The mean of each window, over what lies in the image or (include_pad) over the whole window.")
-for _name, _doc in (("sum", "Integers give i32, wrapped."), ("max", ""), ("min", ""), ("mean", "Of floats.")):
+for _name, _doc in (("sum", "Integers give i32, wrapped."), ("max", "NaN are passed over."), ("min", "NaN are passed over."), ("mean", "Of floats.")):
     _op(f"reduce_{_name}", "reduce", 1, "axes:ints=() keepdims:bool=false", r.reduce(f"reduce_{_name}"), f"Over the axes, all if none are named. {_doc}".strip())
 _op("argmax", "reduce", 1, "axis:int=-1 keepdims:bool=false", r.argmax, "The first place of the largest, as i32.")
 _op("softmax", "row", 1, "axis:int=-1", r.softmax, "exp(x - max) over its sum, along one dimension.")

@@ -284,7 +284,7 @@ class _Parser(Cursor):
             for at, step_attrs, args in steps.get("prologue", ()):
                 parts = [values[a.index] if isinstance(a, Prev) else a for a in args]
                 dtype, shape = infer(at.text, parts, step_attrs)
-                before.append(Step(at.text, tuple(args), tuple(step_attrs.items()), dtype))
+                before.append(Step(at.text, tuple(args), tuple(step_attrs.items()), dtype, self.loc(at)))
                 values.append(Value("_", dtype, shape))
             if before and not isinstance(operands[0], Prev):
                 raise Mismatch("MPG_GRAPH_1004", "the first operand of an op with a prologue is `_`, what that gives")
@@ -297,7 +297,7 @@ class _Parser(Cursor):
             results = [Value("_", own, shape)]
             for at, step_attrs, args in steps.get("epilogue", ()):
                 results.append(epilogue_value(at.text, args, step_attrs, results))
-                after.append(Step(at.text, tuple(args), tuple(step_attrs.items()), results[-1].dtype))
+                after.append(Step(at.text, tuple(args), tuple(step_attrs.items()), results[-1].dtype, self.loc(at)))
             result = Value(token.text, results[-1].dtype, shape, self.loc(token))
             op = Op(name.text, operands, result, attrs, self.loc(name), before, after, own)
             if before and OPS[name.text].kind not in ("reduce", "row"):

@@ -40,7 +40,7 @@ def lower_op(op: Op, name: str, target: Target, constants: Constants) -> Lowered
     if make is Reduce and op.name != "argmax":
         rows = RowReduce(op, name, target, constants)
         rows.split_space(op.attrs["axes"])
-        if takes_rows(rows) and not (op.own.is_float and op.name in ("reduce_max", "reduce_min")):
+        if takes_rows(rows):
             make = RowReduce
     lowering = make(op, name, target, constants)
     if isinstance(lowering, RowReduce):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from magpie.dtypes import i32, index
 from magpie.frontend.graph.lower.indexing import Access, Index, Indices, Ints, collapse, row_major
 from magpie.frontend.graph.lower.scalars import scalar
 from magpie.frontend.graph.lower.target import Target
@@ -29,13 +30,17 @@ _MOST_ROWS = 65_535
 
 @record
 class Lowered:
-    """One launch: the kernel, its grid and workgroup size, and the values of its parameters in order."""
+    """One launch: the kernel, its grid and workgroup size, and the values of its parameters in order.
+
+    ``packed`` are values that only this kernel reads: constants of the graph in an order that suits it, and their data.
+    """
 
     kernel: Kernel
     grid: Dims
     block: Dims
     args: tuple[Value, ...]
     op: Op
+    packed: tuple[tuple[Value, np.ndarray[Any, Any]], ...] = ()
 
 
 class Lowering(Indices):
@@ -47,6 +52,7 @@ class Lowering(Indices):
         self.constants = constants
         self.kernel = Kernel(name, loc=op.loc)
         self.args: list[Value] = []
+        self.packed: list[tuple[Value, np.ndarray[Any, Any]]] = []
         self.buffers: dict[Value, Buffer] = {}
         self.grid: Dims = (1, 1, 1)
         self.block: Dims = (1, 1, 1)
@@ -59,7 +65,7 @@ class Lowering(Indices):
     def done(self) -> Lowered:
         self.kernel.workgroup = self.block
         infer_access(self.kernel)
-        return Lowered(self.kernel, self.grid, self.block, tuple(self.args), self.op)
+        return Lowered(self.kernel, self.grid, self.block, tuple(self.args), self.op, tuple(self.packed))
 
     # --- parameters --------------------------------------------------------------------------------------------------
     def buffer(self, value: Value) -> Buffer:
@@ -71,6 +77,12 @@ class Lowering(Indices):
             self.kernel.params.append(found)
             self.args.append(value)
         return found
+
+    def pack(self, value: Value, data: np.ndarray[Any, Any]) -> Value:
+        """A constant in another order, as a parameter of this kernel alone."""
+        packed = Value(f"{value.name}.{self.kernel.name}", value.dtype, data.shape, value.loc)
+        self.packed.append((packed, np.ascontiguousarray(data)))
+        return packed
 
     def number(self, value: Value) -> Node | None:
         """The constant of a value with one known element."""
@@ -146,6 +158,19 @@ class Lowering(Indices):
             ]
         return self.unravel(self.b.emit("global_id", dim=0), shape)
 
+    def split(self, x: Index, n: int) -> tuple[Index, Index]:
+        """Quotient and remainder by a constant; without a division, by subtracting."""
+        if isinstance(x, int) or n == 1 or not self.target.flat:
+            return super().split(x, n)
+        b = self.b
+        rest, count = self.slot("rest", b.cast(x, i32)), self.slot("count", b.const(0, i32))
+        _, body, _ = b.loop()
+        with b.into(body):
+            b.emit("break_if", b.emit("lt", b.get(rest), b.const(n, i32)))
+            b.set(rest, b.emit("add", b.get(rest), b.const(-n, i32)))
+            b.set(count, b.emit("add", b.get(count), b.const(1, i32)))
+        return b.cast(b.get(count), index), b.cast(b.get(rest), index)
+
     # --- loops -------------------------------------------------------------------------------------------------------
     @contextmanager
     def loop(self, stop: int, start: Index = 0, step: int = 1, name: str = "k") -> Iterator[Index]:
@@ -182,9 +207,22 @@ class Lowering(Indices):
                 seen[a] = read(a)
             return seen[a]
 
+        own = self.b.loc
         for step in steps:
+            self.b.loc = step.loc or own
             results.append(scalar(self.b, step.op, dict(step.attrs), [argument(a) for a in step.args], step.dtype))
+        self.b.loc = own
         return results
+
+    def better(self, kind: str, best: Node, x: Node) -> Node:
+        """The larger (``max``) or smaller of two numbers, the first where the second is a NaN; one instruction."""
+        if best.dtype.is_int:
+            return self.b.emit(kind, best, x)
+        return self.b.select(self.b.emit("gt" if kind == "max" else "lt", x, best), x, best)
+
+    def joined(self, kind: str, total: Node, x: Node) -> Node:
+        """One more element of a reduction by add, max or min."""
+        return self.b.emit("add", total, x) if kind == "add" else self.better(kind, total, x)
 
     def store(self, address: Node, value: Node) -> None:
         assert value.dtype is self.op.result.dtype, (self.op, value)

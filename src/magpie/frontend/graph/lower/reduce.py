@@ -17,8 +17,8 @@ __all__ = ["KINDS", "Reduce", "Reducing"]
 KINDS = {
     "reduce_sum": "add",
     "reduce_mean": "add",
-    "reduce_max": "maximum",
-    "reduce_min": "minimum",
+    "reduce_max": "max",
+    "reduce_min": "min",
 }
 
 
@@ -110,12 +110,10 @@ class Reduce(Reducing):
         kind = KINDS[op.name]
         sums = kind == "add"
         held = wide(op.own) if sums else op.own
-        if held.is_int and not sums:
-            kind = kind[:3]
         total = self.slot("total", b.const(_start(kind, held), held))
         with self.loops(self.reduced) as inner:
             x = b.cast(self.element(at, inner), held)
-            b.set(total, b.emit(kind, b.get(total), x))
+            b.set(total, self.joined(kind, b.get(total), x))
         result = b.get(total)
         if op.name == "reduce_mean":
             result = b.emit("mul", result, b.const(1.0 / math.prod(self.reduced), held))
@@ -139,7 +137,7 @@ class Reduce(Reducing):
 def _start(kind: str, dtype: DType) -> float | int:
     if kind == "add":
         return 0
-    low = kind.startswith("max")
+    low = kind == "max"
     if dtype.is_float:
         return -math.inf if low else math.inf
     return dtype.min if low else dtype.max

@@ -73,7 +73,7 @@ class Rows(Reducing):
             _, then, _ = b.if_(b.emit("lt", self.t, self.node(half)))
             with b.into(then):
                 other = b.load(array, self.node(self.add(self.t, half)))
-                b.store(array, (self.t,), b.emit(kind, b.load(array, self.t), other))
+                b.store(array, (self.t,), self.joined(kind, b.load(array, self.t), other))
             half //= 2
         b.emit("barrier")
         return b.load(array, self.node(0))
@@ -85,7 +85,7 @@ class Rows(Reducing):
 
         def body(trip: int | None, at: Index) -> None:
             x = element(trip, at)
-            b.set(total, b.emit(kind, b.get(total), x))
+            b.set(total, self.joined(kind, b.get(total), x))
 
         self.each(body)
         return self.together(kind, b.get(total), name)
@@ -99,8 +99,6 @@ class RowReduce(Rows):
         row = self.start_rows()
         kind = KINDS[op.name]
         held = wide(op.own) if kind == "add" else op.own
-        # Subgroups reduce by min and max, which drop NaN; what is kept of them is in the sum beside it.
-        kind = kind[:3]
         start = 0 if kind == "add" else _worst(kind, held)
         total = self.reduced_row(
             kind, b.const(start, held), lambda trip, at: b.cast(self.element(row, [at]), held), "total"

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from magpie.dtypes import f32
+import numpy as np
+
+from magpie.dtypes import f32, i32, index
 from magpie.frontend.graph.lower.indexing import Index, row_major, view
 from magpie.frontend.graph.lower.matmul import MatMul
 from magpie.frontend.graph.lower.reduce import wide
@@ -111,6 +113,7 @@ class Conv(Windowed):
     # --- rows of the image in lanes, several channels of the result in registers -------------------------------------
     def _rows(self) -> None:
         b, lanes = self.b, self.target.lanes
+        self.places = self._places()
         batch, _, height, width = self.op.result.shape
         room = self.target.rows * self.target.columns
         down = 2 if height > 1 else 1
@@ -134,44 +137,38 @@ class Conv(Windowed):
     def _group(self, dim: int) -> Index:
         return self.b.emit("workgroup_id", dim=dim) if self.grid[dim] > 1 else 0
 
+    def _places(self) -> Value:
+        """A table: where the element of the image that weight k of a channel meets lies behind that of weight 0."""
+        w = self.weights
+        _, plane, row, _ = row_major(self.image.shape)
+        channel, down, across = np.indices(w.shape[1:])
+        places = channel * plane + down * self.dilations[0] * row + across * self.dilations[1]
+        return self.pack(Value("places", i32, ()), places.reshape(-1).astype(np.int32))
+
     def _tile_rows(self, n: Index, o: Index, y: Index, x: Node, rows: int, down: int) -> None:
+        """``rows`` channels of the result in ``down`` rows of it, as a product of weights and windows."""
         b, w = self.b, self.weights
         zero = b.const(0, self.held)
         totals: list[list[Slot]] = [[self.slot(f"s{r}_{d}", zero) for d in range(down)] for r in range(rows)]
         group = self.split(o, self.per_group)[0] if self.groups > 1 else 0
-        image_strides, weight_strides = row_major(self.image.shape), row_major(w.shape)
-        with self.loop(w.shape[1], name="c") as c:
-            channel = self.add(self.mul(group, w.shape[1]), c)
-            with self.loop(w.shape[2], name="r") as r, self._across(w.shape[3]) as places:
-                for s in places:
-                    columns = self.place(x, s, 1)
-                    ys = [
-                        b.cast(
-                            self.load(
-                                self.image,
-                                self.address(0, (n, channel, self.place(self.add(y, d), r, 0), columns), image_strides),
-                            ),
-                            self.held,
-                        )
-                        for d in range(down)
-                    ]
-                    for k in range(rows):
-                        at = self.address(0, (self.add(o, k), c, r, s), weight_strides)
-                        weight = b.cast(self.load(w, at), self.held)
-                        for d in range(down):
-                            b.set(totals[k][d], self.product(b.get(totals[k][d]), weight, ys[d]))
-        for k in range(rows):
+        strides = row_major(self.image.shape)
+        count = w.size // w.shape[0]
+        channel = self.mul(group, w.shape[1])
+        corners = [
+            self.address(0, (n, channel, self.place(self.add(y, d), 0, 0), self.place(x, 0, 1)), strides)
+            for d in range(down)
+        ]
+        starts = [self.mul(self.add(o, r), count) for r in range(rows)]
+        with self.loop(count) as k:
+            offset = b.cast(self.load(self.places, self.node(k)), index)
+            ys = [b.cast(self.load(self.image, self.node(self.add(c, offset))), self.held) for c in corners]
+            for r in range(rows):
+                weight = b.cast(self.load(w, self.node(self.add(starts[r], k))), self.held)
+                for d in range(down):
+                    b.set(totals[r][d], self.product(b.get(totals[r][d]), weight, ys[d]))
+        for r in range(rows):
             for d in range(down):
-                self.write_at((n, self.add(o, k), self.add(y, d), x), b.get(totals[k][d]))
-
-    @contextmanager
-    def _across(self, n: int) -> Iterator[Iterator[Index]]:
-        """Columns of a window: written out if they are few."""
-        if n <= 5:
-            yield iter(range(n))
-            return
-        with self.loop(n, name="s") as s:
-            yield iter([s])
+                self.write_at((n, self.add(o, r), self.add(y, d), x), b.get(totals[r][d]))
 
 
 class Pool(Windowed):
@@ -195,8 +192,7 @@ class Pool(Windowed):
                     with self.visible(row, column):
                         at = self.address(0, (n, c, row, column), row_major(self.image.shape))
                         value = b.cast(self.load(self.image, at), held)
-                        kind = "add" if mean else "maximum" if held.is_float else "max"
-                        b.set(total, b.emit(kind, b.get(total), value))
+                        b.set(total, self.joined("add" if mean else "max", b.get(total), value))
                         if count is not None:
                             b.set(count, b.emit("add", b.get(count), b.const(1.0, f32)))
             own = b.get(total)

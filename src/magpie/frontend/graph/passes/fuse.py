@@ -147,6 +147,6 @@ def _steps(group: list[Op], known: dict[Value, Operand], count: int) -> list[Ste
     steps = []
     for k, op in enumerate(group):
         args = tuple(known.get(x, x) if isinstance(x, Value) else x for x in op.operands)
-        steps.append(Step(op.name, args, tuple(op.attrs.items()), op.result.dtype))
+        steps.append(Step(op.name, args, tuple(op.attrs.items()), op.result.dtype, op.loc))
         known[op.result] = Prev(count + k)
     return steps

@@ -23,7 +23,7 @@ def renamed(op: Op, names: dict[Value, Value]) -> Op:
         return names.get(x, x) if isinstance(x, Value) else x
 
     def steps(old: tuple[Step, ...]) -> list[Step]:
-        return [Step(s.op, tuple(map(new, s.args)), s.attrs, s.dtype) for s in old]
+        return [Step(s.op, tuple(map(new, s.args)), s.attrs, s.dtype, s.loc) for s in old]
 
     return Op(
         op.name, map(new, op.operands), op.result, op.attrs, op.loc, steps(op.prologue), steps(op.epilogue), op.own
