@@ -2,7 +2,7 @@
 
     python benchmarks/bench_graph.py [THREADS]
 
-Both sides get NumPy arrays and give some. `python benchmarks/bench_graph.py 2 cnn` names models by a part of their name,
+Both sides get NumPy arrays and give some. `bench_graph.py 2 cnn` names models by a part of their name,
 and `--kernels` shows what each kernel takes.
 """
 

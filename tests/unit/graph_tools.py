@@ -36,13 +36,20 @@ def random_array(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...])
 class Random:
     """A random graph of some ops, all of whose results that nobody reads are outputs."""
 
-    def __init__(self, seed: int, ops: int = 8, dtypes: tuple[DType, ...] = (f32, i32, i8, f16, bf16, u8)) -> None:
+    def __init__(
+        self,
+        seed: int,
+        ops: int = 8,
+        dtypes: tuple[DType, ...] = (f32, i32, i8, f16, bf16, u8),
+        extents: tuple[int, ...] = (1, 2, 3, 4, 7, 17),
+    ) -> None:
+        self.floats = any(t.is_float for t in dtypes)
         self.r = random.Random(seed)
         self.rng = np.random.default_rng(seed)
         self.graph = Graph("random")
         self.maker = Maker(self.graph)
         for k in range(self.r.randint(1, 3)):
-            shape = tuple(self.r.choice((1, 2, 3, 4, 7, 17)) for _ in range(self.r.choice((1, 2, 2, 2, 3, 4))))
+            shape = tuple(self.r.choice(extents) for _ in range(self.r.choice((1, 2, 2, 2, 3, 4))))
             self.graph.inputs.append(Value(self.maker.fresh(f"x{k}"), self.r.choice(dtypes), shape))
         while ops:
             try:
@@ -96,7 +103,7 @@ class Random:
         elif kind == "window" and rank == 4:
             self.window(x)
         elif kind == "cast":
-            m.op("cast", (x,), "v", to=r.choice((f32, i32)))
+            m.op("cast", (x,), "v", to=r.choice((f32, i32) if self.floats else (i32,)))
         elif kind == "choose":
             m.op("where", (m.op("greater", (x, self.const(x.dtype, ())), "v"), x, self.const(x.dtype, ())), "v")
         elif kind == "bias" and rank:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from magpie.errors import LaunchValueError, public
 from magpie.frontend.graph.lower import Lowered, lower_graph
+from magpie.frontend.graph.lower.target import Target
 from magpie.frontend.graph.nodes import Graph as TensorIR
 from magpie.frontend.graph.nodes import Value
+from magpie.frontend.graph.ops import OPS
 from magpie.frontend.graph.passes import optimise
 from magpie.frontend.graph.passes.memory import plan_memory
 from magpie.frontend.graph.printer import print_graph
@@ -122,8 +124,7 @@ class CompiledGraph:
     def __init__(self, graph: TensorIR, device: Device, opt: int) -> None:
         self.device = device
         self.target = target_of(device.backend, opt)
-        self.ir = optimise(graph, opt, self.target)
-        self.kernels = lower_graph(self.ir, self.target)
+        self.ir, self.kernels = lowered(graph, self.target, opt)
         self.plan = plan_memory(self.ir, lambda v: v.nbytes, _ALIGN)
         self._lock = threading.Lock()
         self._buffers = self._place()
@@ -191,6 +192,18 @@ class CompiledGraph:
 
     def __repr__(self) -> str:
         return f"<graph {self.ir.name} on {self.device.id}: {len(self.kernels)} kernels, {self.plan.size} bytes>"
+
+
+def lowered(graph: TensorIR, target: Target, opt: int) -> tuple[TensorIR, list[Lowered]]:
+    """The optimised graph and its kernels; constants that are written into the code are no longer in the graph."""
+    if not 0 <= opt <= 2:
+        raise LaunchValueError(f"opt= is 0, 1 or 2; got {opt}", diagnostic="MPG_LAUNCH_1001")
+    done = optimise(graph, opt, target)
+    kernels = lower_graph(done, target)
+    needed = {v for item in kernels for v in item.args} | set(done.outputs)
+    needed |= {v for op in done.ops if OPS[op.name].kind == "view" for v in op.reads}
+    done.ops = [op for op in done.ops if op.name != "const" or op.result in needed]
+    return done, kernels
 
 
 def checked_inputs(values: Sequence[Value], inputs: Mapping[str, Any]) -> dict[str, numpy.ndarray[Any, Any]]:

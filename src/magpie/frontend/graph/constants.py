@@ -67,8 +67,8 @@ def load_file(name: str, folder: Path | None, dtype: DType, shape: Shape) -> Arr
         raise Mismatch("MPG_GRAPH_1007", f"{name}: {getattr(error, 'strerror', None) or error}") from None
     try:
         found: Array = np.load(io.BytesIO(data), allow_pickle=False)
-    except Exception as error:  # NumPy's reader raises whatever a damaged header leads to
-        raise Mismatch("MPG_GRAPH_1007", f"{name} is no .npy file: {error}") from None
+    except Exception:  # NumPy's reader raises whatever a damaged header leads to
+        raise Mismatch("MPG_GRAPH_1007", f"{name} is no .npy file with numbers") from None
     if not isinstance(found, np.ndarray):
         raise Mismatch("MPG_GRAPH_1007", f"{name} is no .npy file of one array")
     if dtype is bf16 and found.dtype in (np.dtype(np.uint16), np.dtype("V2")):

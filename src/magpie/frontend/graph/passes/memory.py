@@ -58,8 +58,8 @@ def plan_memory(graph: Graph, size: Callable[[Value], int], align: int = 1) -> P
     last: dict[Value, int] = {}
     for k, op in enumerate(graph.ops):
         for value in (op.result, *op.reads):
-            owner = home[value]
-            if owner not in offsets and owner not in constants:
+            owner = home.get(value)  # constants that are written into the code have none
+            if owner is not None and owner not in offsets and owner not in constants:
                 first.setdefault(owner, k)
                 last[owner] = k
     for value in graph.outputs:
