@@ -54,7 +54,7 @@ def test_the_graph_after_the_passes(tinyc, tmp_path):
 
 def test_kernels_and_stages_of_targets(tinyc):
     assert tinyc("net.tg")[1].startswith("kernel k0_matmul(")
-    assert ".entry k0_matmul" in tinyc("net.tg", "--target", "cuda", "--emit", "ptx")[1]
+    assert ".entry magpie_k0_matmul" in tinyc("net.tg", "--target", "cuda", "--emit", "ptx")[1]
     assert "OpEntryPoint" in tinyc("net.tg", "-t", "vulkan", "--emit", "spv")[1]
 
 
