@@ -1,11 +1,10 @@
 """Functions of std.math, and the operations on numbers that kernels have besides: what Kernel IR says they are.
 
-They are evaluated as the interpreter of kernels does, so that a host program and a kernel get the same bits.
+They are those of the interpreter of kernels, so a host program and a kernel get the same bits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from magpie.dtypes import DType, bool_, by_name
 from magpie.host.builtins import Call, Site, Step, builtin, operation
 from magpie.host.integers import limits
+from magpie.host.library import fma32, fma64, library_function, square_root
 from magpie.host.rounding import rounding
 from magpie.mpir.ops import MATH
 from magpie.mpir.types import Ty
@@ -20,9 +20,17 @@ from magpie.mpir.types import Ty
 __all__: list[str] = []
 
 
+_FMA: dict[str, Callable[..., Any]] = {"f32": fma32, "f64": fma64}
+_LIBRARY = frozenset((*MATH, "pow", "atan2", "hypot"))
+
+
 @cache
 def _function(op: str, result: DType, operands: tuple[DType, ...]) -> Callable[..., Any]:
     """An op of Kernel IR on Python numbers."""
+    if op == "fma" and result.name in _FMA:
+        return _FMA[result.name]
+    if op in _LIBRARY:
+        return library_function(op, result.name)
     from magpie.backends.interp.numerics import fold  # takes a while to load, and few programs need it
 
     return lambda *values: fold(op, result, operands, values)
@@ -57,15 +65,10 @@ operation("math.frexp_mantissa")(_step("frexp_mantissa", ("v",)))
 operation("math.frexp_exponent")(_step("frexp_exponent", ("v",), "i32"))
 
 
-def _root(value: float) -> float:
-    """The square root, rounded to f64; rounded once more it is that of a narrower type, as for + - * /."""
-    return math.sqrt(value) if value >= 0 or value != value else math.nan
-
-
 @operation("f.sqrt")
 def _sqrt(site: Site) -> Step:
     a, rounds = site.slots["v"], rounding(site.of("v").name)
-    return lambda frame: rounds(_root(frame[a]))
+    return lambda frame: rounds(square_root(frame[a]))
 
 
 # --- std.math --------------------------------------------------------------------------------------------------------
@@ -92,7 +95,7 @@ _real("is_finite", "isfinite", bool_)
 
 @builtin("std.math.@sqrt")
 def sqrt(call: Call, x: float) -> float:
-    return rounding(_type(call, "x").name)(_root(x))
+    return rounding(_type(call, "x").name)(square_root(x))
 
 
 def _two(name: str, first: str, second: str) -> None:

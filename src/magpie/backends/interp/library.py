@@ -20,7 +20,7 @@ from magpie.dtypes import DType, by_name
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import ConstArray, Kernel, Scalar, Slot
 
-__all__ = ["library_function"]
+__all__ = ["library_function", "library_kernel"]
 
 
 @lru_cache(maxsize=64)
@@ -31,25 +31,33 @@ def _chunk(lanes: int) -> Chunk:
     return Chunk(launch, np.zeros(1, np.int64))
 
 
-@lru_cache(maxsize=256)
-def library_function(op: str, type_name: str) -> Callable[..., Lanes]:
-    """The library's ``op`` on registers of f32 or f64, scalars or arrays. Safe to call from several threads."""
-    from magpie.backends.interp.compiler import compile_kernel
+def library_kernel(op: str, type_: DType) -> tuple[Kernel, list[str], Slot]:
+    """The library's ``op`` on f32 or f64 as a kernel without calls; the names of its parameters, and the slot with its
+    result."""
     from magpie.passes.inline import inline_calls
     from magpie.passes.math_library import math_function
 
-    function = math_function(op, by_name(type_name))
+    function = math_function(op, type_)
     (result,) = function.results
     assert isinstance(result, DType)
     names = [f"a{k}" for k in range(len(function.params))]
-    kernel = Kernel(f"{op}_{type_name}", [Scalar(n, p.type) for n, p in zip(names, function.params, strict=True)])
+    kernel = Kernel(f"{op}_{type_}", [Scalar(n, p.type) for n, p in zip(names, function.params, strict=True)])
     kernel.functions = [function]
     b = Builder(kernel.body)
     out = Slot("out", result)
     args = [b.emit("param", type=p.type, name=n) for n, p in zip(names, function.params, strict=True)]
     call = b.emit("call", *args, function=function)
     b.set(out, b.emit("call_result", type=result, call=call, index=0))
-    code = compile_kernel(inline_calls(kernel), False)
+    return inline_calls(kernel), names, out
+
+
+@lru_cache(maxsize=256)
+def library_function(op: str, type_name: str) -> Callable[..., Lanes]:
+    """The library's ``op`` on registers of f32 or f64, scalars or arrays. Safe to call from several threads."""
+    from magpie.backends.interp.compiler import compile_kernel
+
+    kernel, names, out = library_kernel(op, by_name(type_name))
+    code = compile_kernel(kernel, False)
     where = {node.attrs["name"]: register for register, node in code.leaves if node.op == "param"}
     inputs = [where.get(n) for n in names]
     tables = [(register, array) for (array, _), register in code.arrays.items() if isinstance(array, ConstArray)]
