@@ -267,3 +267,61 @@ def test_lanes_work_on_four_copies_in_a_loop_that_stays_rolled() -> None:
     for n in range(1, COPIES):
         assert f"i64 {n * pitch}" in made
     assert "llvm.loop.unroll.disable" in made
+
+
+@mp.kernel
+def k_rows_start(x: mp.Array[mp.i32], out: mp.Array[mp.i32, 2], step: mp.i64):
+    tx, ty = mp.thread_id(0), mp.thread_id(1)
+    s = 0
+    for k in range(ty * 1000, x.shape[0] - 64, step):
+        s += x[k + tx]
+    out[ty, tx] = s
+
+
+@mp.kernel
+def k_rows_stop(x: mp.Array[mp.i32], out: mp.Array[mp.i32, 2], step: mp.i64):
+    tx, ty = mp.thread_id(0), mp.thread_id(1)
+    s = 0
+    for k in range(0, ty * 300_000, step):
+        s += x[k + tx]
+    out[ty, tx] = s
+
+
+@mp.kernel
+def k_rows_step(x: mp.Array[mp.i32], out: mp.Array[mp.i32, 2], step: mp.i64):
+    tx, ty = mp.thread_id(0), mp.thread_id(1)
+    s = 0
+    for k in range(0, x.shape[0] - 64, step * (ty + 1)):
+        s += x[k + tx]
+    out[ty, tx] = s
+
+
+@mp.kernel
+def k_rows_and_lanes(x: mp.Array[mp.i32], out: mp.Array[mp.i32, 2], step: mp.i64):
+    tx, ty = mp.thread_id(0), mp.thread_id(1)
+    s = 0
+    for k in range(ty * 1000 + tx, x.shape[0] - 64, step):
+        s += x[k]
+    out[ty, tx] = s
+
+
+ROWS = {
+    k_rows_start: lambda ty, tx, step: (ty * 1000, 999_936, step, tx),
+    k_rows_stop: lambda ty, tx, step: (0, ty * 300_000, step, tx),
+    k_rows_step: lambda ty, tx, step: (0, 999_936, step * (ty + 1), tx),
+    k_rows_and_lanes: lambda ty, tx, step: (ty * 1000 + tx, 999_936, step, 0),
+}
+
+
+@pytest.mark.parametrize("step", [1024, 70_000])
+@pytest.mark.parametrize("kernel", ROWS, ids=lambda k: k.__name__)
+def test_loops_that_differ_between_rows_of_a_workgroup(kernel, step):
+    """Lanes of a gang lie in one row, so they agree where the workgroup does not."""
+    x = np.random.default_rng(4).integers(0, 9, 1_000_000).astype(np.int32)
+    out, wanted = np.zeros((3, 64), np.int32), np.zeros((3, 64), np.int32)
+    for ty in range(3):
+        for tx in range(64):
+            start, stop, by, shift = ROWS[kernel](ty, tx, step)
+            wanted[ty, tx] = x[start + shift : stop + shift : by].sum()
+    kernel.launch(grid=1, block=(64, 3, 1), args=(x, out, step), backend="cpu")
+    assert np.array_equal(out, wanted)

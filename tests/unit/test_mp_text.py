@@ -14,8 +14,10 @@ import magpie as mp
 from magpie.cli.app import app
 from magpie.cli.kernels import annotated, kernels_in
 from magpie.frontend.mp.emit import kernel_text
+from magpie.frontend.mp.source import Source
 from magpie.mpir.emit import emit_kernel
 from magpie.runtime.inspection import _lowered
+from magpie.runtime.modules import check_module
 from tests.conformance.harness import Run
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +29,8 @@ def loaded(kernel, tmp_path, *args):
     text_of(_lowered(kernel, args, {}).kernel)
     path = tmp_path / "t.mp"
     path.write_text(kernel.inspect("mp", *args))
+    found = check_module(Source(path.read_text(), str(path)))
+    assert {d.code for d in found} <= {"MPG_CORE_1202"}, "the reminder of where a kernel with `requires` runs"
     module = mp.load_module(path)
     (name,) = module
     return module[name]

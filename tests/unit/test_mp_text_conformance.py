@@ -18,7 +18,6 @@ import magpie as mp
 from magpie import knobs
 from magpie.dtypes import DType
 from magpie.ir.nodes import Kernel, walk
-from magpie.ir.ops import Effect
 from tests.conformance.harness import Beyond, Run, Target, beyond, check, compare, targets
 
 _SHARE = 6
@@ -80,7 +79,7 @@ def repeatable(kernel: Kernel) -> bool:
     for body in kernel.bodies():
         for node in walk(body):
             loose = isinstance(node.type, DType) and node.type.is_float and node.op.startswith("atomic")
-            if loose or node.info.effect is Effect.CROSS_LANE:
+            if loose or node.info.capability == "subgroups":
                 return False
     return not kernel.fastmath
 

@@ -70,6 +70,7 @@ class Emitter:
         self.values: dict[Node, m.Operand] = {}
         self.hints: dict[Node, str] = {}
         self.loops: list[_Loop] = []
+        self.ends: set[str] = set()  # the blocks behind loops
         self.pure: set[m.Instr] = set()  # may go where nobody uses the result
         self.zeros: dict[StructType, m.Operand] = {}
         self.loc: Loc | None = kernel.loc
@@ -91,7 +92,7 @@ class Emitter:
             self.block.term = m.Ret(loc=self.loc)
         self.blocks[0].instrs[:0] = self.prelude
         function = m.Function(self.names.kernel, params, UNIT, self.blocks, None, kernel.loc)
-        tidy(function, self.pure)
+        tidy(function, self.pure, self.ends)
         for block in function.blocks:
             for phi in block.phis:
                 if phi.type.name == "rawptr":
@@ -292,6 +293,7 @@ class Emitter:
                 phi.incoming.append((self.block.label, self.env[slot]))
             self.go(_Join(header.label))
         self.loops.pop()
+        self.ends.add(loop.exit.label)
         self.start(loop.exit)
 
     # --- plain operations -------------------------------------------------------------------------------------------

@@ -10,12 +10,16 @@ from magpie.mpir.emit_names import same
 __all__ = ["tidy"]
 
 
-def tidy(function: m.Function, pure: Container[m.Instr]) -> None:
-    """Clean ``function`` in place; instructions of ``pure`` may go where nobody uses their results."""
+def tidy(function: m.Function, pure: Container[m.Instr], ends: set[str]) -> None:
+    """Clean ``function`` in place; instructions of ``pure`` may go where nobody uses their results.
+
+    ``ends`` are the blocks behind loops. They stay where phis come next: those are set on the way, and on the way out
+    of a loop they would be set in it, by some work-items in other trips than by others.
+    """
     _drop_unreached(function)
     _one_value(function)
     _dead(function, pure)
-    while _skip(function):
+    while _skip(function, ends):
         pass
 
 
@@ -95,7 +99,7 @@ def _dead(function: m.Function, pure: Container[m.Instr]) -> None:
                     instr.result = instr.type = None
 
 
-def _skip(function: m.Function) -> bool:
+def _skip(function: m.Function, ends: set[str]) -> bool:
     """Lead past blocks that hold nothing, where one way comes to them; whether there was one."""
     blocks = {b.label: b for b in function.blocks}
     before: dict[str, list[str]] = {label: [] for label in blocks}
@@ -108,7 +112,7 @@ def _skip(function: m.Function) -> bool:
         if block.phis or block.instrs or not isinstance(term, m.Br) or len(before[block.label]) != 1:
             continue
         (came,), to = before[block.label], blocks[term.target]
-        if term.target == block.label or (to.phis and came in before[to.label]):
+        if term.target == block.label or (to.phis and (came in before[to.label] or block.label in ends)):
             continue
         if came in gone or to.label in gone:
             continue
@@ -117,6 +121,8 @@ def _skip(function: m.Function) -> bool:
             phi.incoming = [(came if label == block.label else label, v) for label, v in phi.incoming]
         before[to.label] = list(dict.fromkeys(came if label == block.label else label for label in before[to.label]))
         gone.add(block.label)
+        if block.label in ends:
+            ends.add(to.label)
     function.blocks[:] = [b for b in function.blocks if b.label not in gone]
     return bool(gone)
 

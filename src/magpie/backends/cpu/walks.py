@@ -21,6 +21,7 @@ with several workgroups in step besides (`batches`); gcc needs 5.3 for one loop 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from magpie.ir.nodes import Buffer, Kernel, LocalArray, Node, Region, Slot, walk
 from magpie.ir.ops import OPS, Effect
 from magpie.passes.narrow_index import Ranges, full, ranges
 from magpie.passes.rewrite import Rewriter
+from magpie.passes.uniformity import Level, Uniformity, analyse
 
 __all__ = ["walk_loops"]
 
@@ -130,7 +132,7 @@ class _Walks(Rewriter):
     def walks(self, found: _Counted) -> bool:
         """Whether a loop is worth a walk, if its stride turns out to be long."""
         loop = found.loop
-        if not (self.splits and loop in self.top and self.uniform(found.stop, found.step)):
+        if not (self.splits and loop in self.top and self.same(found.stop) and self.same(found.step)):
             return False
         inside = [n for r in loop.regions for n in walk(r)]
         test = loop.regions[0][found.at]
@@ -146,8 +148,17 @@ class _Walks(Rewriter):
         carried = len(outside - {found.start}) + len(self.carried(loop, inside, found.slot))
         return carried <= _CARRIED and bool(self.strides(found, inside))
 
-    def uniform(self, *nodes: Node) -> bool:
-        return all(self.shapes.of(n).kind == 0 for n in nodes)
+    def uniform(self, node: Node) -> bool:
+        """Whether a value is the same for the lanes of each gang."""
+        return self.shapes.of(node).kind == 0
+
+    def same(self, node: Node) -> bool:
+        """Whether a value is the same for a whole workgroup, of which gangs may have other ids along y and z."""
+        return self.uniform(node) and self.levels.level(node) <= Level.WORKGROUP and not self.levels.unknown(node)
+
+    @functools.cached_property
+    def levels(self) -> Uniformity:
+        return analyse(self.source)
 
     def carried(self, loop: Node, inside: list[Node], counter: Slot) -> set[Slot]:
         """Slots that hold a value from one trip to the next."""
@@ -218,7 +229,7 @@ class _Walks(Rewriter):
     def corner(self, node: Node, last: bool) -> Node | None:
         """``node`` as the first or last item of a workgroup has it, if it is linear in thread_id(0)."""
         b = self.out
-        if self.shapes.of(node).kind == 0:
+        if self.same(node):
             return self.value(node)
         if node.op in ("thread_id", "global_id"):
             if node.attrs["dim"] != 0:
@@ -241,7 +252,7 @@ class _Walks(Rewriter):
 
     def common_trips(self, found: _Counted) -> Node | None:
         """Trips that all items of a workgroup make: the count is monotonic in the start, so the ends decide."""
-        if self.uniform(found.start):
+        if self.same(found.start):
             return self.value(found.trips)
         stride = self.shapes.of(found.start).stride
         plain = self.no_wrap(found)
