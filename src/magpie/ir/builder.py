@@ -83,6 +83,15 @@ class Builder:
     def cast(self, value: Node, type: DType) -> Node:
         return value if value.type is type else self.emit("cast", value, type=type)
 
+    def as_index(self, value: Node) -> Node:
+        """An integer as an index: a constant is one, and what was made from an index by casts of 64 bits is that."""
+        if value.op == "const" and index.min <= value.attrs["value"] <= index.max:
+            return self.const(value.attrs["value"], index)
+        source = value
+        while source.op == "cast" and source.type is not index and source.dtype.is_int and source.dtype.bits == 64:
+            source = source.args[0]
+        return source if source.type is index else self.cast(value, index)
+
     def select(self, cond: Node, a: Node, b: Node) -> Node:
         return self.emit("select", cond, a, b, type=a.type)
 

@@ -57,7 +57,7 @@ def _shared(body: Body, instr: m.Instr) -> None:
 def _dynamic(body: Body, instr: m.Instr) -> None:
     (element,) = instr.targs
     assert isinstance(element, Ty) and instr.result is not None
-    count = host_expr(body.out.cast(body.value(instr.args["count"]), index))
+    count = host_expr(body.out.as_index(body.value(instr.args["count"])))
     if count is None or body.function.gpu_meta is None:
         text = f"the length of %{instr.result} is computed from values that only the device knows"
         help = "compute it in the kernel from parameters, lengths of buffers and launch sizes, without tdiv and phis"
@@ -173,11 +173,11 @@ def pointer(out: Builder, op: str, args: list[Node], element: Type | None) -> No
     match op:
         case "gpu.malloc":
             assert isinstance(element, DType)
-            return out.emit("malloc", out.cast(args[0], index), type=PtrType(element, "device"), dtype=element)
+            return out.emit("malloc", out.as_index(args[0]), type=PtrType(element, "device"), dtype=element)
         case "ptr.load":
             return out.emit("ptr_load", args[0], type=element)
         case "ptr.add":
-            return out.emit("ptr_add", args[0], out.cast(args[1], index))
+            return out.emit("ptr_add", args[0], out.as_index(args[1]))
         case "ptr.is_null":
             return out.emit("not", out.emit("ptr_valid", args[0]))
     out.emit("free" if op == "gpu.free" else "ptr_store", *args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magpie.dtypes import DType, bf16, f32, i8, i16, i32, i64, index, u8, u16, u32, u64
+from magpie.dtypes import DType, bf16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Node
 from magpie.mpir.ops import FENCES, MATH, OPS
@@ -60,7 +60,7 @@ def _ordered(out: Builder, args: list[Node], type_: DType) -> Node:
 
 
 def _trip_count(out: Builder, args: list[Node], type_: DType) -> Node:
-    return out.cast(out.emit("trip_count", *(out.cast(a, index) for a in args)), type_)
+    return out.cast(out.emit("trip_count", *map(out.as_index, args)), type_)
 
 
 def _convert(to: DType | None) -> Emit:

@@ -174,9 +174,12 @@ def _count(region: Region, at: int, found: _Found) -> None:
     body, step = loop.regions
     before = Builder([], loop.loc)
     stop = _outside(before, found.stop, set(body))
-    start = before.cast(before.cast(found.first.args[0], found.domain), index)
+    start = before.as_index(before.cast(found.first.args[0], found.domain))
     by = before.const(found.step, index)
-    trips = before.emit("trip_count", start, before.cast(stop, index), by)
+    end = before.as_index(stop)
+    # one that counts to the trips of a range is that range's loop, as Python kernels in `.mp` text have it
+    whole = end.op == "trip_count" and found.step == 1 and start.op == "const" and start.attrs["value"] == 0
+    trips = end if whole else before.emit("trip_count", start, end, by)
     zero, one = before.const(0, index), before.const(1, index)
     slot = Slot(value.attrs["slot"].name, index)
     before.set(slot, zero)
