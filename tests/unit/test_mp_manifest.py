@@ -138,6 +138,8 @@ def test_the_manifests_backend_has_the_default_device(tmp_path, monkeypatch):
     (tmp_path / "Magpie.toml").write_text('[gpu]\nbackend = "interp"\n', encoding="utf-8")
     made = loaded(tmp_path)
     assert good(made.call("default")).backend == "interp" and good(made.call("at", [0])).backend == "interp"
+    ran, found = sums(made, good(made.call("default")), 10, 1)
+    assert good(ran) is None and found == [i + 0.5 for i in range(10)], "kernels of all targets"
     monkeypatch.setenv("MAGPIE_BACKEND", "cpu")  # the environment is stronger
     assert good(made.call("default")).backend == "cpu"
     monkeypatch.delenv("MAGPIE_BACKEND")

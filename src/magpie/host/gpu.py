@@ -34,8 +34,8 @@ _SUBGROUP = 32
 
 class Gpu:
     """What the GPU side of one program holds. ``forced``: kernels run on the device that is given whatever their target
-    is, since the environment names a backend or a device, or the sanitizer runs all launches. Raises CompileError for a
-    manifest that is not valid."""
+    is, since the environment names a backend or a device, the manifest one that no kernel has as its target, or the
+    sanitizer runs all launches. Raises CompileError for a manifest that is not valid."""
 
     def __init__(self, program: Program) -> None:
         self.module = program.module
@@ -46,7 +46,8 @@ class Gpu:
 
     @property
     def forced(self) -> bool:
-        return knobs.device() is not None or knobs.backend() is not None or bool(knobs.sanitize())
+        named = knobs.device() is not None or knobs.backend() is not None
+        return named or self.settings.backend in ("cpu", "interp") or bool(knobs.sanitize())
 
     def default(self) -> Device:
         """The device for a program that names none: that of the environment; that of the manifest; the best one that
