@@ -103,16 +103,17 @@ def _place(gpu: Gpu, device: Device, function: Function, fallback: bool) -> Devi
         return device
     if fallback:
         return runtime().device("cpu")
-    shown = DISPLAY_NAMES.get(target, target)
+    shown = f"{target} ({DISPLAY_NAMES[target]})" if target in DISPLAY_NAMES else target
+    cure = "fallback=cpu in the launch, or --backend cpu, runs it on the processor"
     reason = runtime().unavailable(target)
     if reason is None and not runtime().of_backend(target):
         reason = "there is no device for it"
     if reason is not None:
-        raise unavailable(target, f"@{function.name} is for {target} ({shown}), which cannot be used here: {reason}")
+        raise unavailable(target, f"@{function.name} is for {shown}, which cannot be used here: {reason}; {cure}")
     raise GpuError(
         GpuErrorKind.InvalidKernel,
         device.backend,
-        f"@{function.name} is for {target} ({shown}), and {device.id} runs {', '.join(device.backends)}",
+        f"@{function.name} is for {shown}, and {device.id} runs {', '.join(device.backends)}; {cure}",
     )
 
 
