@@ -52,8 +52,8 @@ class _Lowering:
         self.functions: dict[tuple[str, tuple[Array, ...]], IrFunction] = {}
         self.active: list[str] = [function.name]
 
-    def type(self, type_: Ty) -> Type:
-        """A type as kernels have it: scalars and value structs."""
+    def type(self, type_: Ty, loc: Loc | None = None) -> Type:
+        """A type as kernels have it: scalars and value structs. ``loc``: where it is written, else the kernel."""
         found = kernel_type(self.module, type_, self.structs)
         if found is not None:
             return found
@@ -61,17 +61,18 @@ class _Lowering:
         text = f"a kernel has no {type_}"
         if type_.name == "ptr" or (type_.name == "rawptr" and len(type_.args) == 1):
             text = f"a kernel gives and takes no {type_}: give the buffer, or the value"
-        raise CompileError(Diagnostic("MPG_CORE_1404", text, self.function.loc))
+        raise CompileError(Diagnostic("MPG_CORE_1404", text, loc or self.function.loc))
 
     def kernel(self) -> Kernel:
         arrays: dict[str, Array] = {}
         for name, type_ in self.function.params:
+            loc = self.function.place(name)
             if type_.name == "gpu.TBuffer":
-                buffer = Buffer(name, self.type(type_.args[0]), 1, loc=self.function.place(name))
+                buffer = Buffer(name, self.type(type_.args[0], loc), 1, loc=loc)
                 arrays[name] = buffer
                 self.result.params.append(buffer)
             else:
-                self.result.params.append(Scalar(name, self.type(type_), self.function.place(name)))
+                self.result.params.append(Scalar(name, self.type(type_, loc), loc))
         body = Body(self.function, self.context, self.result.body, arrays)
         self.refuse_irreducible(body)
         body.lower()
@@ -110,8 +111,9 @@ class _Lowering:
                 given[name] = found
         key = (callee.name, tuple(given.values()))
         if key not in self.functions:
-            scalars = [Scalar(n, self.type(t), callee.loc) for n, t in callee.params if n not in given]
-            results = [] if callee.ret.name == "unit" else [self.type(callee.ret)]
+            others = [(n, t, callee.place(n)) for n, t in callee.params if n not in given]
+            scalars = [Scalar(n, self.type(t, loc), loc) for n, t, loc in others]
+            results = [] if callee.ret.name == "unit" else [self.type(callee.ret, callee.loc)]
             result = IrFunction(callee.name, scalars, results, callee.loc)
             self.active.append(callee.name)
             body = Body(callee, self.context, result.body, given)

@@ -11,7 +11,8 @@ from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.known import Found, Known, reached
 from magpie.mpir.nodes import Const, Function, GpuMeta, Instr, operands
 from magpie.mpir.ops import HEAP_OPS, NO_CODE, OPS, is_host
-from magpie.mpir.types import Ty
+from magpie.mpir.prelude import fields_of
+from magpie.mpir.types import Ty, scalar
 
 __all__ = ["gpu_rules", "needed"]
 
@@ -23,6 +24,9 @@ _NO_REQUIRES = {"wgsl": "MPG_WGSL_1004"}
 
 #: Types that no kernel has, with the code of their refusal (specification, section 13.2).
 _HEAP_TYPES = {"Str": "MPG_CORE_1104", "Array": "MPG_CORE_1105", "Map": "MPG_CORE_1106", "TCallable": "MPG_CORE_1107"}
+
+#: Types of values in kernels that are no numbers and no structs; where they may stand is said by other rules.
+_OWN_TYPES = ("unit", "ptr", "rawptr", "gpu.TBuffer")
 
 
 def gpu_rules(known: Known) -> Found:
@@ -186,16 +190,19 @@ def _types(known: Known, instr: Instr) -> Found:
         yield from _type(known, instr.type, f"%{instr.result}", instr.loc)
     for targ in instr.targs:
         if isinstance(targ, Ty):
-            yield from _type(known, targ, f"`{instr.op}`", instr.loc)
+            yield from _type(known, targ, f"an operand of `{instr.op}`", instr.loc, element=True)
     for operand in operands(instr):
         if isinstance(operand, Const) and operand.type.is_int:
             yield from _type(known, operand.type, "a constant", instr.loc)
 
 
-def _type(known: Known, type_: Ty, what: str, loc: Loc | None) -> Found:
-    """The first thing in a type that no kernel has; fields of value structs are part of it."""
+def _type(known: Known, type_: Ty, what: str, loc: Loc | None, element: bool = False) -> Found:
+    """The first thing in a type that no kernel has; fields of value structs are part of it. ``element``: of memory."""
+    if scalar(type_) is not None:
+        return
     todo = [type_]
     seen: set[str] = set()
+    other: Ty | None = None
     while todo:
         at = todo.pop()
         if at.name in _HEAP_TYPES:
@@ -206,7 +213,14 @@ def _type(known: Known, type_: Ty, what: str, loc: Loc | None) -> Found:
             yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}, and no target has {at}", loc)
             return
         struct = known.module.struct(at.name)
-        if struct is not None and not struct.heap and at.name not in seen:
-            seen.add(at.name)
-            todo += [field for _, field in reversed(struct.fields)]
+        if struct is not None and not struct.heap:
+            if at.name not in seen:  # of another use of it, the arguments say enough
+                seen.add(at.name)
+                todo += [field for _, field in reversed(fields_of(known.module, at.owned) or [])]
+        elif scalar(at.owned) is None and not (at is type_ and not element and at.name in _OWN_TYPES):
+            other = other or at
         todo += reversed(at.args)
+    if other is not None:
+        inside = "" if other is type_ else f", which holds {other}"
+        help = "kernels have numbers, value structs of numbers, and buffers of these"
+        yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}{inside}, and a kernel has none", loc, help=help)
