@@ -110,8 +110,9 @@ _d("MPG_TGPU_1202", ERROR, "Inputs that do not fit a launch document", """
     right:  run_launch(launch, {"X": x.astype(np.int8)})
     """)
 _d("MPG_TGPU_1203", ERROR, "Picture too large", """
-    A picture of a launch has a cell for each thread and cycle, and a million of them at most. Show one kernel of the
-    document, or a launch of fewer threads or shorter loops.
+    A picture of a launch has a cell for each thread and cycle, and a million of them at most.
+
+    cure: Show one kernel of the document, or a launch of fewer threads or shorter loops.
 
     wrong:  magpie tgpu view large.json -o large.html
     right:  magpie tgpu view large.json -o relu.html --kernel k1_relu
