@@ -229,7 +229,7 @@ bb0:
     assert (ran.status, ran.out) == (4, "later\ndone\n")
 
 
-@pytest.mark.parametrize("larger", ["Array<T>", "Map<T, T>", "TOption<TResult<T, Array<T>>>"])
+@pytest.mark.parametrize("larger", ["Array<T>", "TResult<T, T>", "TOption<TResult<T, Array<T>>>"])
 def test_instances_have_an_end(larger):
     text = f"""fn @f<T: type>(%x: Array<T>) -> unit {{
 bb0:

@@ -84,6 +84,22 @@ class Known:
             found = None if glob is None else glob.type
         return None if found is None else found.owned
 
+    def shown(self, operand: Operand) -> str:
+        """The type of an operand as messages name it, or what it is where it has none."""
+        found = self.type(operand)
+        if found is not None:
+            return str(found)
+        match operand:
+            case tuple():
+                return "a list"
+            case Word():
+                return f"none, as the bare name {operand}"
+            case FnRef() if self.module.function(operand.name) is not None:
+                return f"none, as the function {operand}"
+            case Err():
+                return f"none, as %{operand.name} is no TResult"
+        return "none"
+
     def before(self) -> dict[str, list[str]]:
         """The distinct blocks that lead to each."""
         found: dict[str, list[str]] = {label: [] for label in self.blocks}

@@ -197,6 +197,11 @@ class Function:
     modifier: str = ""
     places: dict[str, Loc] = field(default_factory=dict)
 
+    @property
+    def head(self) -> str:
+        """What the function takes and gives, as a message has it."""
+        return f"it is @{self.name}({', '.join(f'%{name}: {type_}' for name, type_ in self.params)}) -> {self.ret}"
+
     def place(self, name: str) -> Loc | None:
         """Where a parameter or a declaration stands, or else the function."""
         return self.places.get(name, self.loc)

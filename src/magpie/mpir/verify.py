@@ -88,12 +88,13 @@ def _operations(known: Known) -> Found:
                     yield from _dim(instr)
 
 
-def _keys(instr: Instr, wanted: tuple[str, ...], what: str) -> Found:
+def _keys(instr: Instr, wanted: tuple[str, ...], what: str, help: str | None = None) -> Found:
     if set(instr.args) != set(wanted):
         yield Diagnostic(
             "MPS0001",
             f"{what} is given {{ {', '.join(instr.args)} }}, wanted {{ {', '.join(wanted)} }}",
             instr.loc,
+            help=help,
         )
 
 
@@ -113,7 +114,7 @@ def _call(known: Known, instr: Instr) -> Found:
     elif callee.gpu_meta is not None:
         yield Diagnostic("MPS0007", f"@{instr.callee} is a kernel, which is launched and not called", instr.loc)
     else:
-        yield from _keys(instr, tuple(n for n, _ in callee.params), f"@{callee.name}")
+        yield from _keys(instr, tuple(n for n, _ in callee.params), f"@{callee.name}", callee.head)
 
 
 def _new(known: Known, instr: Instr) -> Found:

@@ -96,7 +96,7 @@ def _operand(
         text = f"{name} of {instr.op} is the function {operand}, wanted {types.shown(want)}"
         yield Diagnostic("MPS0004", text, instr.loc, help=helped)
     elif found is None or not types.fits(want, found):
-        shown = "a list" if isinstance(operand, tuple) else f"{operand}, which is not known" if found is None else found
+        shown = known.shown(operand)
         if want.name == "fn" and found is not None and found.args:
             sig = known.module.sig(found.args[0].name)
             if sig is not None:

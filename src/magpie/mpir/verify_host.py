@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic
 from magpie.mpir.known import Found, Known
-from magpie.mpir.nodes import FnRef, Function, Instr, Sig, Word
+from magpie.mpir.nodes import FnRef, Instr, Sig, Word
 from magpie.mpir.ops import NO_CODE, OPS
 from magpie.mpir.prelude import STRUCTS, Fields, fields_of, variants_of
 from magpie.mpir.signatures import signature
@@ -102,9 +102,8 @@ def _launch(known: Known, instr: Instr) -> Found:
         yield _fault("MPT0010", text, instr, shown)
         return
     for value, (name, type_) in zip(given, kernel.params, strict=True):
-        found = known.type(value)
-        if found != type_.owned:
-            yield _fault("MPT0010", f"argument %{name} has type {found}, wanted {type_}", instr, shown)
+        if known.type(value) != type_.owned:
+            yield _fault("MPT0010", f"argument %{name} has type {known.shown(value)}, wanted {type_}", instr, shown)
 
 
 # --- globals and try --------------------------------------------------------------------------------------------------
@@ -171,9 +170,9 @@ def _enum_new(known: Known, instr: Instr) -> Found:
         yield _fault("MPT0016", text, instr, helped)
         return
     for name, type_ in fields:
-        found = known.type(instr.args[name])
-        if found != type_.owned:
-            yield _fault("MPS0004", f"{name} of {instr.targs[0]} has type {found}, wanted {type_}", instr, helped)
+        if known.type(instr.args[name]) != type_.owned:
+            text = f"{name} of {instr.targs[0]} has type {known.shown(instr.args[name])}, wanted {type_}"
+            yield _fault("MPS0004", text, instr, helped)
 
 
 def _enum_is(known: Known, instr: Instr) -> Found:
@@ -217,9 +216,10 @@ def _setfield(known: Known, instr: Instr) -> Found:
         has = f"it has {', '.join(name for name, _ in fields)}"
         yield _fault("MPS0001", f"{type_} has no field {word}", instr, has)
     else:
-        wanted, found = dict(fields)[word.name], known.type(instr.args["v"])
-        if found != wanted.owned:
-            yield _fault("MPS0004", f"{word} of {type_} has type {found}, wanted {wanted}", instr)
+        wanted = dict(fields)[word.name]
+        if known.type(instr.args["v"]) != wanted.owned:
+            text = f"{word} of {type_} has type {known.shown(instr.args['v'])}, wanted {wanted}"
+            yield _fault("MPS0004", text, instr)
         yield from _gives(instr, Ty("unit"))
 
 
@@ -227,11 +227,6 @@ def _setfield(known: Known, instr: Instr) -> Found:
 def _sig(known: Known, type_: Ty | None) -> Sig | None:
     fits = type_ is not None and type_.name == "TCallable" and len(type_.args) == 1
     return known.module.sig(type_.args[0].name) if fits and type_ is not None else None
-
-
-def _head(function: Function) -> str:
-    params = ", ".join(f"%{name}: {type_}" for name, type_ in function.params)
-    return f"@{function.name} is ({params}) -> {function.ret}"
 
 
 def _capture(known: Known, instr: Instr) -> Found:
@@ -253,12 +248,12 @@ def _capture(known: Known, instr: Instr) -> Found:
     count = len(instr.args)
     if list(instr.args) != [name for name, _ in function.params[:count]]:
         text = f"{{ {', '.join(instr.args)} }} are not the first parameters of @{function.name}"
-        yield _fault("MPT0017", text, instr, _head(function))
+        yield _fault("MPT0017", text, instr, function.head)
         return
     for name, type_ in function.params[:count]:
-        found = known.type(instr.args[name])
-        if found != type_.owned:
-            yield _fault("MPS0004", f"{name} of @{function.name} has type {found}, wanted {type_}", instr)
+        if known.type(instr.args[name]) != type_.owned:
+            text = f"{name} of @{function.name} has type {known.shown(instr.args[name])}, wanted {type_}"
+            yield _fault("MPS0004", text, instr, function.head)
             return
     left = [type_.owned for _, type_ in function.params[count:]]
     if [t.owned for t in sig.params] != left or sig.ret.owned != function.ret.owned:
@@ -280,9 +275,9 @@ def _indirect(known: Known, instr: Instr) -> Found:
         yield _fault("MPT0017", f"{count} arguments for {len(sig.params)} parameters", instr, shown)
         return
     for k, (value, type_) in enumerate(zip(given, sig.params, strict=True)):
-        found = known.type(value)
-        if found != type_.owned:
-            yield _fault("MPS0004", f"argument {k} of call.indirect has type {found}, wanted {type_}", instr, shown)
+        if known.type(value) != type_.owned:
+            text = f"argument {k} of call.indirect has type {known.shown(value)}, wanted {type_}"
+            yield _fault("MPS0004", text, instr, shown)
             return
     yield from _gives(instr, sig.ret)
 

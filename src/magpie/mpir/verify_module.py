@@ -78,7 +78,9 @@ def _value(value: Operand, type_: Ty) -> str:
     """What is wrong with the value of a global; empty for nothing."""
     if isinstance(value, Const):
         return "" if value.type == type_ else f"has a literal of type {value.type}"
-    if not isinstance(value, tuple) or type_.name != "Array" or len(type_.args) != 1:
+    if not isinstance(value, tuple):
+        return f"is {value}, which is no literal"
+    if type_.name != "Array" or len(type_.args) != 1:
         return "is a list"
     return next(filter(None, (_value(item, type_.args[0]) for item in value)), "")
 

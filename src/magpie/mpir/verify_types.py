@@ -38,10 +38,11 @@ def type_rules(known: Known) -> Found:
                 yield from _ret(known, term)
 
 
-def _wanted(known: Known, operand: Operand, type_: Ty, what: str, loc: Loc | None) -> Found:
-    found = known.type(operand)
-    if found != type_.owned:
-        yield Diagnostic("MPS0004", f"{what} has type {found}, wanted {type_}", loc)
+def _wanted(
+    known: Known, operand: Operand, type_: Ty, what: str, loc: Loc | None, help: str | None = None
+) -> Found:
+    if known.type(operand) != type_.owned:
+        yield Diagnostic("MPS0004", f"{what} has type {known.shown(operand)}, wanted {type_}", loc, help=help)
 
 
 def _literal(operand: Operand, loc: Loc | None) -> Found:
@@ -110,7 +111,8 @@ def _instruction(known: Known, instr: Instr, op: Op) -> Found:
                 yield Diagnostic("MPS0001", f"{key} of {op.name} is a list in [ ]", instr.loc)
                 return
         elif type_ is None or not _CLASSES[cls](type_):
-            yield Diagnostic("MPS0004", f"{key} of {op.name} has type {type_}, wanted {cls}", instr.loc)
+            shown = known.shown(instr.args[key])
+            yield Diagnostic("MPS0004", f"{key} of {op.name} has type {shown}, wanted {cls}", instr.loc)
             return
     if op.same and len(set(types)) > 1:
         shown = " and ".join(map(str, types))
@@ -301,7 +303,7 @@ def _call(known: Known, instr: Instr) -> Found:
     callee = known.module.function(instr.callee)
     assert callee is not None
     for name, type_ in callee.params:
-        yield from _wanted(known, instr.args[name], type_, f"{name} of @{callee.name}", instr.loc)
+        yield from _wanted(known, instr.args[name], type_, f"{name} of @{callee.name}", instr.loc, callee.head)
     if instr.result is not None or callee.ret.name == "unit":  # what a call gives may be dropped
         yield from _result(instr, callee.ret)
 

@@ -17,17 +17,18 @@ from magpie.mpir.types import UNIT, Ty
 __all__ = ["HostLowering", "constant"]
 
 
-def constant(value: nodes.Argument) -> m.Operand | None:
-    """A literal or a list of them; None for anything else."""
+def constant(value: nodes.Argument) -> m.Operand:
+    """A literal or a list of them; a name for anything else, which is an error of the module."""
     match value:
         case nodes.Const():
             return m.Const(Ty(value.type), 0 if value.value is None else value.value)
         case nodes.Text():
             return m.Const(Ty("Str"), value.value)
         case nodes.ListOf():
-            items = [constant(v) for v in value.items]
-            return None if any(i is None for i in items) else tuple(i for i in items if i is not None)
-    return None
+            return tuple(map(constant, value.items))
+        case nodes.GlobalRef():
+            return m.FnRef(value.name)
+    return m.Word(value.name)
 
 
 class HostLowering(Lowering):

@@ -31,12 +31,8 @@ def lower_module(names: Names) -> m.Module:
                 place = names.source.loc(decl.at, decl.end)
                 module.impls.append(m.Impl(decl.what, ty(decl.type), decl.function.name, place))
             case nodes.Global():
-                value = constant(decl.value)
-                if value is None:
-                    names.report("MPT0005", f"the value of @{decl.name} is no literal and no list of them", decl)
-                else:
-                    place = names.source.loc(decl.at, decl.end)
-                    module.globals.append(m.Global(decl.name, ty(decl.type), value, place))
+                place = names.source.loc(decl.at, decl.end)
+                module.globals.append(m.Global(decl.name, ty(decl.type), constant(decl.value), place))
     imports = Imports(names)
     imports.check()
     reached = {f.name for f in _reached(names)}

@@ -49,6 +49,7 @@ class Names:
         self.generic: set[str] = set()  # functions with type parameters, which have given way to their instances
         self.globals: dict[str, nodes.Global] = {}
         self.sigs: set[str] = set()
+        self.keys: dict[Ty, set[str]] = {}  # the types that have an impl, and of what
         self.types: dict[str, int] = {
             **dict.fromkeys(TYPE_IDS, 0),
             **dict.fromkeys(_PLAIN, 0),
@@ -90,6 +91,8 @@ class Names:
                 case nodes.Struct() | nodes.Enum():
                     self._once(types, decl.name, decl)
                     self.types[decl.name] = len(decl.type_params)
+                case nodes.Impl():
+                    self.keys.setdefault(ty(decl.type).owned, set()).add(decl.what)
                 case nodes.Sig():
                     self.sigs.add(decl.name)
                     self._once(types, decl.name, decl)
@@ -193,8 +196,18 @@ class Names:
             near = self.near(shown, self.sigs)
             help = f"did you mean {near}?" if near else "declare one: sig TSig(i32) -> i32"
             self.report("MPT0001", f"there is no signature {shown}", type_, function, help)
+        elif name == "Map" and not self._is_key(type_.args[0], scope):
+            help = "keys are integers, bool, Str, and types with an `impl hash` and an `impl eq`"
+            self.report("MPT0014", f"{ty(type_).args[0]} is no type of keys", type_, function, help)
         elif name == _MLX_ARRAY:
             self._mlx(type_, scope, function)
+
+    def _is_key(self, type_: nodes.Type | int, scope: set[str]) -> bool:
+        if not isinstance(type_, nodes.Type):
+            return True  # said by another rule
+        found = ty(type_).owned
+        plain = found.is_int or found.is_bool or found.name == "Str" or found.name in scope
+        return plain or self.keys.get(found, set()) >= {"hash", "eq"}
 
     def _is_sig(self, type_: nodes.Type | int, scope: set[str]) -> bool:
         return isinstance(type_, nodes.Type) and (type_.name in self.sigs or type_.name in scope)
