@@ -9,12 +9,14 @@ import pytest
 from host_tools import program
 
 from magpie.errors import GpuErrorKind
+from magpie.host.gpu import gpu_of
 from magpie.host.values import ArrayValue, EnumValue, StructValue
 from magpie.mpir.types import Ty
 from magpie.runtime import dispatch
 from magpie.runtime.device import Device
 from magpie.runtime.driver import DeviceInfo
 from magpie.runtime.drivers.cuda import CudaDriver
+from magpie.runtime.manifest import GpuSettings
 from tests.unit import gpu_standin
 
 HEAD = "module t\nimports { std.io::{@println} }\n"
@@ -426,6 +428,7 @@ def test_a_gpu_that_two_backends_reach_is_one_device(monkeypatch):
         "cpu": (device("cpu", 0, None),),
         "interp": (device("interp", 0, None),),
     }
+    made._drivers = dict.fromkeys(made._devices)
     cuda = made._devices["ptx"]
     vulkan = made._devices["spv"]
     old = dispatch.reset(made)
@@ -441,6 +444,13 @@ def test_a_gpu_that_two_backends_reach_is_one_device(monkeypatch):
             assert ready.call("backends", [cuda[1]]).items == ["ptx", "spv"]
             assert ready.call("backends", [vulkan[0]]).items == ["spv", "ptx"]
             assert ready.call("backends", [vulkan[1]]).items == ["spv"]
+        for backend, index, wanted in (("spv", 2, vulkan[2]), ("spv", -1, vulkan[0]), (None, 2, None)):
+            ready = loaded("ptx")
+            gpu_of(ready).settings = GpuSettings(backend, False, index)
+            found = [good(ready.call("at", [i])) for i in range(ready.call("count"))]
+            assert found[0] is good(ready.call("default")), "the manifest's device is number 0"
+            assert len({d.id for d in found}) == len(found) == 4
+            assert found[0] is wanted if wanted is not None else found[0] not in (cuda[0],)
     finally:
         dispatch.reset(old)
 

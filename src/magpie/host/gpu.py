@@ -68,9 +68,8 @@ class Gpu:
                 if self.settings.fallback:
                     return runtime().device("cpu")
                 raise
-        if index:
-            return self.by_index(index)
-        return self.best()
+        best = self.best()
+        return _numbered(_listed(best), index) if index else best
 
     def best(self) -> Device:
         targets = {f.gpu_meta.target for f in self.module.functions if f.gpu_meta is not None}
@@ -83,17 +82,12 @@ class Gpu:
 
     def devices(self) -> list[Device]:
         """Every device, the default one first; the interpreter only where it is asked for."""
-        first = self.default() if self.settings.device_index < 1 else self.best()
-        known = [d for d in runtime().devices() if d.backend in ORDER or d.backend == first.backend]
-        return [first, *(d for d in known if not _same(d, first))]
+        return _listed(self.default())
 
     def by_index(self, index: int) -> Device:
         """A device by its number. Raises GpuError ValidationFailed where there are not as many."""
-        found = self.devices()
-        if index >= len(found):
-            count = f"{len(found)} device{'s' if len(found) != 1 else ''}"
-            raise GpuError(GpuErrorKind.ValidationFailed, "", f"there is no device {index}: this machine has {count}")
-        return found[index]
+        first = self.default()
+        return _numbered(_listed(first), index) if index else first
 
     def stream(self, device: Device) -> Stream:
         """The program's queue on a device: all that it starts there runs in its order."""
@@ -115,6 +109,18 @@ def gpu_of(program: Program) -> Gpu:
 
 def _rank(target: str) -> int:
     return ORDER.index(target) if target in ORDER else len(ORDER)
+
+
+def _listed(first: Device) -> list[Device]:
+    known = [d for d in runtime().devices() if d.backend in ORDER or d.backend == first.backend]
+    return [first, *(d for d in known if not _same(d, first))]
+
+
+def _numbered(devices: list[Device], index: int) -> Device:
+    if index >= len(devices):
+        count = f"{len(devices)} device{'s' if len(devices) != 1 else ''}"
+        raise GpuError(GpuErrorKind.ValidationFailed, "", f"there is no device {index}: this machine has {count}")
+    return devices[index]
 
 
 def _same(a: Device, b: Device) -> bool:

@@ -83,7 +83,7 @@ def _launched(
     if 0 not in grid:
         flush()  # what the kernel prints stands behind what the program has printed
         subgroups = any(need == "subgroups" or need.startswith("metal.simd_") for need in function.gpu_meta.requires)
-        with_copies(
+        _with_copies(
             kernel,
             tuple(map(argument, args)),
             place,
@@ -127,7 +127,7 @@ def _check_block(block: Dims, device: Device) -> None:
         raise GpuError(GpuErrorKind.ResourceExhausted, device.backend, text)
 
 
-def with_copies(kernel: TextKernel, args: tuple[Any, ...], device: Device, **options: Any) -> None:
+def _with_copies(kernel: TextKernel, args: tuple[Any, ...], device: Device, **options: Any) -> None:
     """Launch on a device; buffers that it cannot reach are copied there, and what became of them back.
 
     That is how the cpu stands in for a device that holds the buffers.
