@@ -68,6 +68,25 @@ def test_two_phis_may_change_places():
     assert [call(text, n) for n in range(4)] == [0, 1, 0, 1]
 
 
+def test_two_phis_alone_change_places_too():
+    text = """fn @f(%x: i64, %y: i64) -> i64 {
+bb0:
+    br bb1
+bb1:
+    %a: i64 = phi [bb0: %x] [bb2: %b]
+    %b: i64 = phi [bb0: %y] [bb2: %a]
+    %rises: bool = icmp.slt { a=%a, b=%b }
+    cbr %rises bb2 bb3
+bb2:
+    br bb1
+bb3:
+    %d: i64 = i.sub { a=%a, b=%b }
+    ret %d
+}
+"""
+    assert call(text, 3, 10) == 7 and call(text, 10, 3) == 7
+
+
 def test_a_conditional_edge_moves_the_phis_of_its_side():
     text = """fn @f(%c: bool, %x: i32, %y: i32) -> i32 {
 bb0:
@@ -172,6 +191,11 @@ def test_a_loop_without_an_end_can_be_interrupted():
     ran = run(text)
     timer.join()
     assert ran.status == 130 and "interrupted" in ran.err
+
+
+def test_a_call_from_python_has_as_many_arguments_as_parameters():
+    with pytest.raises(TypeError, match="@f takes 1 arguments, and 2 were given"):
+        call(SUM, 1, 2)
 
 
 def test_a_function_is_prepared_once():

@@ -69,7 +69,7 @@ NARROW = st.one_of(st.floats(width=32), st.floats(-4, 4, width=32))
 
 @settings(deadline=None, max_examples=1000)
 @given(NARROW, NARROW, NARROW)
-@example(1 + 2.0**-23, 1 + 2.0**-23, 2.0**-60)
+@example(2.0**-12 * (1 + 2.0**-23), 2.0**-12 * (1 - 2.0**-23), 1 + 2.0**-23)  # the double below the tie is the tie
 def test_fma_of_f32_rounds_once(a, b, c):
     with np.errstate(all="ignore"):
         near = float(np.float32(-a * b))

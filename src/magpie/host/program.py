@@ -62,7 +62,13 @@ class Program:
         return self.globals[name]
 
     def call(self, name: str, arguments: Sequence[Any] = ()) -> Any:
-        """What a function gives for values as `magpie.host.values` describes them. Raises Panic."""
+        """What a function gives for values as `magpie.host.values` describes them.
+
+        Raises Panic, and TypeError for another number of arguments than it has parameters.
+        """
+        wanted = self.codes[name].count
+        if len(arguments) != wanted:
+            raise TypeError(f"@{name} takes {wanted} arguments, and {len(arguments)} were given")
         return run(self.codes, self.codes[name], arguments)
 
     def invoke(self, callee: Any, arguments: Sequence[Any]) -> Any:
