@@ -291,6 +291,13 @@ def test_flags_and_sizes_that_cannot_be(gpu):
         assert kind(made.call("new", [device, length])) == "OutOfMemory"
 
 
+def test_a_buffer_that_no_array_can_hold(monkeypatch):
+    monkeypatch.setenv("MAGPIE_BACKEND", "cpu")
+    made = program(KERNELS.replace("TARGET", "spv") + HOST + buffers("u8"), HEAD)
+    buffer = good(made.call("new", [good(made.call("default")), (1 << 27) + 1]))  # pages that nobody touches
+    assert made.call("len", [buffer]) == (1 << 27) + 1 and kind(made.call("read", [buffer])) == "OutOfMemory"
+
+
 def test_a_copy_fits_or_nothing_is_written(gpu):
     made, device = gpu
     long = good(made.call("fill", [device, array([1.0, 2.0, 3.0])]))

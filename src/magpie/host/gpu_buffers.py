@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from magpie.dtypes import StructType, Type, bf16
 from magpie.errors import GpuError, GpuErrorKind
+from magpie.host.arrays import MOST
 from magpie.host.builtins import Call, builtin
 from magpie.host.gpu import gpu_of
 from magpie.host.gpu_errors import fallible
@@ -55,7 +56,10 @@ def buffer_from_array(call: Call, dev: Device, src: ArrayValue, usage_flags: int
 @builtin("gpu.host.@buffer_to_array")
 @fallible
 def buffer_to_array(call: Call, buf: Buffer) -> ArrayValue:
-    element = _element(call)
+    element, length = _element(call), buf.shape[0]
+    if length > MOST:
+        text = f"{length:,} elements: an Array that is made at once has at most {MOST:,}"
+        raise GpuError(GpuErrorKind.OutOfMemory, buf.device.backend, text)
     return ArrayValue(element, _read(buf.to_numpy(), buf.dtype, element, call.program.module))
 
 
