@@ -72,7 +72,13 @@ X = np.random.default_rng(1).integers(-128, 128, (4, 8)).astype(np.int8)
 def test_a_layer_is_one_kernel_whose_instructions_have_their_places():
     launch = check(parsed(LAYER), {"X": X}, 1)
     (kernel,) = launch.kernels
-    assert (kernel.name, kernel.op, kernel.value, kernel.grid, kernel.shared_size) == ("k0_matmul", "matmul", "y", (4, 6), 0)
+    assert (kernel.name, kernel.op, kernel.value, kernel.grid, kernel.shared_size) == (
+        "k0_matmul",
+        "matmul",
+        "y",
+        (4, 6),
+        0,
+    )
     lines = [line for line in kernel.asm.splitlines() if not line.endswith(":")]
     assert all(";" in line for line in lines)
     assert {line.split(";")[1].strip() for line in lines} == {"5:8", "6:8", "7:8"}
@@ -102,7 +108,11 @@ def test_the_document_follows_its_schema():
 
 def test_memory_is_reused():
     steps = "".join(f"%{k + 1} = transpose %{k}\n" for k in range(6))
-    launch = check(parsed(f"graph g(%0: i32[3, 4]) {{\n{steps}return %6\n}}"), {"0": np.arange(12, dtype=np.int32).reshape(3, 4)}, 0)
+    launch = check(
+        parsed(f"graph g(%0: i32[3, 4]) {{\n{steps}return %6\n}}"),
+        {"0": np.arange(12, dtype=np.int32).reshape(3, 4)},
+        0,
+    )
     assert launch.mem_size == 12 * 3
 
 

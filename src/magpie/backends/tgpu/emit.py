@@ -14,6 +14,7 @@ from magpie.backends.tgpu import hostexpr
 from magpie.backends.tgpu.code import BLOCK_ID, LOCAL_ID, THREAD_ID, Code, Label, Virtual
 from magpie.backends.tgpu.hostexpr import Known
 from magpie.backends.tgpu.isa import wrap
+from magpie.backends.tgpu.specialise import into
 from magpie.diagnostics import Diagnostic
 from magpie.dtypes import DType, index
 from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, SharedArray, Slot, walk
@@ -186,7 +187,9 @@ class Emitter:
             return
         handler(self, node)
         held = self.values.get(node)
-        if isinstance(held, Virtual):
+        if isinstance(held, int) and isinstance(node.type, DType):
+            self.values[node] = into(held, node.type)
+        elif isinstance(held, Virtual):
             self.nodes_of.setdefault(held, []).append(node)
         if node.op not in _RELEASING:
             for arg in node.args:

@@ -33,25 +33,14 @@ class Flow:
         return self._meetings[pc]
 
     def _postdominators(self) -> dict[int, int]:
-        everything = (1 << (self.end + 1)) - 1
-        behind = [everything] * self.end + [1 << self.end]
-        changed = True
-        while changed:
-            changed = False
-            for pc in reversed(range(self.end)):
-                common = everything
-                for way, _ in self.next[pc]:
-                    common &= behind[way]
-                found = common | 1 << pc
-                if found != behind[pc]:
-                    behind[pc], changed = found, True
-        # The nearest of those behind an instruction is the one with the most behind itself.
-        return {pc: self._nearest(pc, behind) for pc in range(self.end)}
+        """Dominators of the reversed graph; where no way leads to the end, the end."""
+        from magpie.mpir.cfg import dominators
 
-    def _nearest(self, pc: int, behind: list[int]) -> int:
-        rest = behind[pc] & ~(1 << pc)
-        candidates = [q for q in range(self.end + 1) if rest >> q & 1]
-        return next((q for q in candidates if behind[q] == rest), self.end)
+        reversed_: dict[int, list[int]] = {pc: [] for pc in range(self.end + 1)}
+        for pc, ways in enumerate(self.next):
+            for way, _ in ways:
+                reversed_[way].append(pc)
+        return dict.fromkeys(range(self.end), self.end) | dominators(reversed_, self.end)
 
     def region(self, pc: int, stop: int) -> set[int]:
         """The addresses that a thread may come to behind ``pc`` and before ``stop``."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from magpie.backends.tgpu.isa import Program, Reg
+from magpie.backends.tgpu.isa import Operand, Program, Reg
 from magpie.backends.tgpu.machine import MAX_STEPS, Request, Result, count_opcodes, deadlock, endless, outside
 
 __all__ = ["interpret"]
@@ -43,40 +43,45 @@ def interpret(
         tuple(executed),
         np.array([t.step for t in threads], np.int64),
         np.array([sum(t.executed) for t in threads], np.int64),
-        np.array([t.registers for t in threads], np.int64).astype(np.int32).T,
-        all(t.registers[5:8] == [t.block, t.local, t.block * grid[1] + t.local] for t in threads),
+        np.array([t.cells[: request.num_registers] for t in threads], np.int64).astype(np.int32).T,
+        all(t.cells[5:8] == [t.block, t.local, t.block * grid[1] + t.local] for t in threads),
     )
 
 
 class _Thread:
-    """One thread. ``step`` is the one it is in; ``at`` is the barrier it has come to, "end", or "" while it runs."""
+    """One thread. ``step`` is the one it is in; ``at`` is the barrier it has come to, "end", or "" while it runs.
 
-    __slots__ = ("at", "block", "difference", "executed", "local", "pc", "registers", "shared", "step")
+    ``cells`` are its registers, and behind them the numbers of the program, so that an operand is one index.
+    """
 
-    def __init__(self, request: Request, block: int, local: int, shared: list[int]) -> None:
-        self.registers = [0] * request.num_registers
-        self.registers[5:8] = block, local, block * request.grid[1] + local
+    __slots__ = ("at", "block", "cells", "difference", "executed", "local", "pc", "shared", "step")
+
+    def __init__(self, request: Request, numbers: list[int], block: int, local: int, shared: list[int]) -> None:
+        self.cells = [0] * request.num_registers + numbers
+        self.cells[5:8] = block, local, block * request.grid[1] + local
         self.block, self.local, self.shared = block, local, shared
         self.pc, self.step, self.at = 0, 1, ""
         self.difference: int | None = None  # of the last comparison
         self.executed = [0] * len(request.program)
 
-    def value(self, operand: Any) -> int:
-        return self.registers[operand.number] if isinstance(operand, Reg) else int(operand)
-
-    def put(self, register: Any, value: int) -> None:
-        value &= 0xFFFFFFFF
-        self.registers[register.number] = value - 0x100000000 if value & 0x80000000 else value
-
 
 class _Run:
     def __init__(self, request: Request, memory: list[int]) -> None:
         self.request, self.memory = request, memory
+        program = request.program
+        named = {o for i in program.instructions for o in i.operands if isinstance(o, int)}
+        numbers = {n: request.num_registers + at for at, n in enumerate(sorted(named))}
+        self.code: list[tuple[str, int, int, int, int]] = []
+        for instruction in program.instructions:
+            cells = [_cell(o, numbers) for o in instruction.operands if not isinstance(o, str)]
+            target = program.target(instruction) if instruction.row.kind == "branch" else -1
+            a, b, c = [*cells, 0, 0, 0][:3]
+            self.code.append((instruction.op, a, b, c, target))
         blocks, threads = request.grid
         self.blocks: list[list[_Thread]] = []
         for block in range(blocks):
             shared = [0] * request.shared_size
-            self.blocks.append([_Thread(request, block, local, shared) for local in range(threads)])
+            self.blocks.append([_Thread(request, list(numbers), block, n, shared) for n in range(threads)])
 
     def all(self) -> None:
         """Run every thread to its end."""
@@ -109,87 +114,93 @@ class _Run:
     def to_barrier(self, threads: Iterable[_Thread]) -> None:
         """Run threads that are not held, each to its next barrier or its end."""
         for thread in threads:
-            while not thread.at:
-                self.instruction(thread)
+            if not thread.at:
+                self.run(thread)
 
-    def instruction(self, thread: _Thread) -> None:
-        program = self.request.program
-        if thread.pc == len(program):
-            thread.at = "end"
-            return
-        code = program.instructions[thread.pc]
-        if code.row.kind == "barrier":
-            thread.at = code.op
-            return
-        thread.executed[thread.pc] += 1
-        if code.row.kind == "branch" and _taken(thread, code.op, code.operands):
-            target = program.target(code)
-            if target != thread.pc:
-                thread.step += 1
-                thread.pc = target
-                if thread.step > self.request.max_steps:
-                    running = sum(t.at != "end" for block in self.blocks for t in block)
-                    raise endless(self.request, running, min(target, len(program) - 1))
+    def run(self, thread: _Thread) -> None:
+        """Run one thread to its next barrier or its end."""
+        code, memory, cells, executed = self.code, self.memory, thread.cells, thread.executed
+        pc, end = thread.pc, len(self.code)
+        while pc != end:
+            op, a, b, c, target = code[pc]
+            if op == "SYNC" or op == "SYNCB":
+                thread.pc, thread.at = pc, op
                 return
-        elif code.row.kind == "plain":
-            self.plain(thread, code.op, code.operands)
-        thread.pc += 1
+            executed[pc] += 1
+            if target >= 0:
+                if _taken(op, cells[a], cells[b], thread.difference) and target != pc:
+                    thread.step += 1
+                    if thread.step > self.request.max_steps:
+                        running = sum(t.at != "end" for block in self.blocks for t in block)
+                        raise endless(self.request, running, min(target, end - 1))
+                    pc = target
+                    continue
+            elif op == "ADD":
+                n = cells[b] + cells[c]
+                cells[a] = n if -0x80000000 <= n < 0x80000000 else _wrapped(n)
+            elif op == "MUL":
+                n = cells[b] * cells[c]
+                cells[a] = n if -0x80000000 <= n < 0x80000000 else _wrapped(n)
+            elif op == "LD":
+                at = cells[b]
+                cells[a] = memory[at if 0 <= at < len(memory) else self.word(thread, pc, at)]
+            elif op == "CMP":
+                thread.difference = cells[a] - cells[b]
+            elif op == "SET":
+                cells[a] = cells[b]
+            elif op == "ST":
+                memory[self.word(thread, pc, cells[a])] = cells[b]
+            elif op == "SHLD":
+                cells[a] = thread.shared[cells[b]] if self.inside(thread, pc, cells[b]) else 0
+            elif op == "SHST":
+                if self.inside(thread, pc, cells[a]):
+                    thread.shared[cells[a]] = cells[b]
+            else:
+                first, second = self.word(thread, pc, cells[a]), self.word(thread, pc, cells[b])
+                memory[first], memory[second] = sorted((memory[first], memory[second]))
+            pc += 1
+        thread.pc, thread.at = pc, "end"
 
-    def plain(self, thread: _Thread, op: str, operands: tuple[Any, ...]) -> None:
-        """An instruction that neither branches nor waits."""
-        values = [thread.value(o) for o in operands]
-        match op:
-            case "SET":
-                thread.put(operands[0], values[1])
-            case "ADD":
-                thread.put(operands[0], values[1] + values[2])
-            case "MUL":
-                thread.put(operands[0], values[1] * values[2])
-            case "CMP":
-                thread.difference = values[0] - values[1]
-            case "LD":
-                thread.put(operands[0], self.memory[self.word(thread, values[1])])
-            case "ST":
-                self.memory[self.word(thread, values[0])] = values[1]
-            case "CSWAP":
-                first, second = self.word(thread, values[0]), self.word(thread, values[1])
-                low, high = sorted((self.memory[first], self.memory[second]))
-                self.memory[first], self.memory[second] = low, high
-            case "SHLD":
-                thread.put(operands[0], thread.shared[values[1]] if self.inside(thread, values[1]) else 0)
-            case "SHST":
-                if self.inside(thread, values[0]):
-                    thread.shared[values[0]] = values[1]
-            case _:
-                raise AssertionError(op)
-
-    def word(self, thread: _Thread, address: int) -> int:
+    def word(self, thread: _Thread, pc: int, address: int) -> int:
+        """An address of memory."""
         if not 0 <= address < len(self.memory):
             number = thread.block * self.request.grid[1] + thread.local
-            raise outside(self.request, address, thread.pc, number, len(self.memory), shared=False)
+            raise outside(self.request, address, pc, number, len(self.memory), shared=False)
         return address
 
-    def inside(self, thread: _Thread, address: int) -> bool:
+    def inside(self, thread: _Thread, pc: int, address: int) -> bool:
+        """Whether the block has a word of shared memory; False only where such accesses may pass in silence."""
         size = self.request.shared_size
         if 0 <= address < size:
             return True
         if not self.request.silent_shared:
             number = thread.block * self.request.grid[1] + thread.local
-            raise outside(self.request, address, thread.pc, number, size, shared=True)
+            raise outside(self.request, address, pc, number, size, shared=True)
         return False
 
 
-def _taken(thread: _Thread, op: str, operands: tuple[Any, ...]) -> bool:
-    difference = thread.difference
-    match op:
-        case "JMP":
-            return True
-        case "BEQ":
-            return thread.value(operands[0]) == thread.value(operands[1])
-        case "BNE":
-            return thread.value(operands[0]) != thread.value(operands[1])
-        case "BRZ":
-            return difference == 0
-        case "BRLT":
-            return difference is not None and difference < 0
-    return difference is not None and difference > 0
+def _cell(operand: Operand, numbers: dict[int, int]) -> int:
+    """The index of an operand among a thread's cells."""
+    if isinstance(operand, Reg):
+        return operand.number
+    assert isinstance(operand, int)
+    return numbers[operand]
+
+
+def _wrapped(n: int) -> int:
+    """A number that has more than 32 bits, cut to them."""
+    n &= 0xFFFFFFFF
+    return n - 0x100000000 if n & 0x80000000 else n
+
+
+def _taken(op: str, a: int, b: int, difference: int | None) -> bool:
+    """Whether a branch is taken, by its operands or by the difference of the last comparison."""
+    if op == "BEQ":
+        return a == b
+    if op == "BNE":
+        return a != b
+    if op == "JMP":
+        return True
+    if difference is None:
+        return False
+    return difference == 0 if op == "BRZ" else difference < 0 if op == "BRLT" else difference > 0

@@ -18,7 +18,7 @@ from magpie.passes.expand import range_length
 from magpie.passes.rewrite import Rewriter
 from magpie.records import record, replaced
 
-__all__ = ["Binding", "Place", "evaluate_op", "shared_shape", "specialise"]
+__all__ = ["Binding", "Place", "evaluate_op", "into", "shared_shape", "specialise"]
 
 
 @record
@@ -194,11 +194,11 @@ def evaluate_op(op: str, type_: DType, operand: DType, values: list[int]) -> int
     """The value of a pure operation on numbers, in the range of its type; None for one that is not computed here."""
     bits = operand.bits
     if op == "not":
-        return int(not values[0]) if type_.is_bool else _into(~values[0], type_)
+        return int(not values[0]) if type_.is_bool else into(~values[0], type_)
     if op == "shl":
-        return _into(values[0] << (values[1] % bits), type_)
+        return into(values[0] << (values[1] % bits), type_)
     if op == "shr":
-        return _into(values[0] >> (values[1] % bits), type_)
+        return into(values[0] >> (values[1] % bits), type_)
     if op in ("popcount", "clz", "ctz"):
         pattern = values[0] & ((1 << bits) - 1)
         if op == "popcount":
@@ -209,10 +209,10 @@ def evaluate_op(op: str, type_: DType, operand: DType, values: list[int]) -> int
     if op == "trip_count":
         return min(range_length(*values), type_.max)
     compute = _FOLD.get(op)
-    return None if compute is None else _into(int(compute(*values)), type_)
+    return None if compute is None else into(int(compute(*values)), type_)
 
 
-def _into(value: int, type_: DType) -> int:
+def into(value: int, type_: DType) -> int:
     """A number modulo the size of its type; of a bool, whether it is not zero."""
     if type_.is_bool:
         return int(value != 0)
