@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import islice
 
 from magpie.diagnostics import Diagnostic
 from magpie.mpir.nodes import Block, Const, Err, FnRef, Function, Instr, Module, Operand, Var, Word, exits
 from magpie.mpir.types import Ty
 
-__all__ = ["Found", "Known", "Near", "field_path", "reached"]
+__all__ = ["Found", "Known", "Near", "field_path", "listed", "reached"]
 
 Found = Iterator[Diagnostic]
 
@@ -26,17 +27,24 @@ class Near:
     def __init__(self) -> None:
         self.left = 20
 
-    def __call__(self, name: str, known: Collection[str]) -> str | None:
+    def __call__(self, name: str, known: Iterable[str]) -> str | None:
         """The nearest of ``known``, None where none is near or it is not worth looking."""
         self.left -= 1
-        found = get_close_matches(name, known, 1) if self.left >= 0 and len(known) <= 1000 else []
+        names = list(islice(known, 1001)) if self.left >= 0 else []
+        found = get_close_matches(name[:100], names, 1) if len(names) <= 1000 else []
         return found[0] if found else None
 
 
-def reached(module: Module, function: Function) -> Iterator[Function]:
-    """A function and all that it comes to call or to make callables of, each once; what is not there is left out."""
-    seen = {function.name}
-    todo = [function]
+def listed(names: Iterable[str]) -> str:
+    """Names between commas, of many the first."""
+    first = list(islice(names, 21))
+    return ", ".join(first if len(first) < 21 else [*first[:20], "..."])
+
+
+def reached(module: Module, *functions: Function) -> Iterator[Function]:
+    """Functions and all that they come to call or to make callables of, each once; what is not there is left out."""
+    seen = {f.name for f in functions}
+    todo = list(functions)
     while todo:
         at = todo.pop()
         yield at
@@ -61,6 +69,7 @@ class Known:
         on_host: bool = False,
     ) -> None:
         self.near = near or Near()
+        self.fit: set[tuple[Ty, bool]] = set()  # types that were looked at, and that kernels have
         self.on_device = on_device
         self.on_host = on_host
         self.module = module

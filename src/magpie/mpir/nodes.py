@@ -7,7 +7,7 @@ module. So a broken program can be held and shown; `magpie.mpir.verify` says wha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from magpie.diagnostics.loc import Loc
 from magpie.mpir.types import UNIT, Ty, sid_hash
@@ -294,6 +294,8 @@ class Module:
     sigs: list[Sig] = field(default_factory=list)
     globals: list[Global] = field(default_factory=list)
     impls: list[Impl] = field(default_factory=list)
+    #: What was worked out of the declarations, by whoever did.
+    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
     _functions: _ByName[Function] = field(default_factory=_ByName, init=False, repr=False)
     _structs: _ByName[Struct] = field(default_factory=_ByName, init=False, repr=False)
     _enums: _ByName[Enum] = field(default_factory=_ByName, init=False, repr=False)

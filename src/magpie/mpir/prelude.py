@@ -11,7 +11,7 @@ from magpie.errors import GpuErrorKind
 from magpie.mpir.nodes import Enum, Module, Struct
 from magpie.mpir.types import Ty
 
-__all__ = ["ENUMS", "HANDLES", "STRUCTS", "Fields", "fields_of", "replace", "variants_of"]
+__all__ = ["ENUMS", "HANDLES", "STRUCTS", "Fields", "field_type", "fields_of", "replace", "variants_of"]
 
 Fields = list[tuple[str, Ty]]
 
@@ -118,18 +118,36 @@ def replace(type_: Ty, names: Mapping[str, Ty]) -> Ty:
 
 
 def fields_of(module: Module, type_: Ty) -> Fields | None:
-    """The fields of a struct; None for what is no struct, or has another number of arguments."""
+    """The fields of a struct; None for what is no struct, or has another number of arguments. Not to be changed."""
+    known: Fields | None = module.memo.get(("fields", type_))
+    if known is not None:
+        return known
     struct = module.struct(type_.name) or STRUCTS.get(type_.name)
     if struct is None or len(struct.params) != len(type_.args):
         return None
     names = dict(zip(struct.params, type_.args, strict=True))
-    return [(name, replace(field, names)) for name, field in struct.fields]
+    made = [(name, replace(field, names)) for name, field in struct.fields]
+    module.memo["fields", type_] = made
+    return made
+
+
+def field_type(module: Module, fields: Fields, name: str) -> Ty | None:
+    """The type of one of the ``fields`` that `fields_of` or `variants_of` gave; None where none has the name."""
+    known: tuple[Fields, dict[str, Ty]] | None = module.memo.get(("names", id(fields)))
+    if known is None:
+        known = module.memo["names", id(fields)] = (fields, dict(fields))  # the list stays, and its id with it
+    return known[1].get(name)
 
 
 def variants_of(module: Module, type_: Ty) -> dict[str, Fields] | None:
-    """The variants of an enum in their order, with their fields; None for what is no enum."""
+    """The variants of an enum in their order, with their fields; None for what is no enum. Not to be changed."""
+    known: dict[str, Fields] | None = module.memo.get(("variants", type_))
+    if known is not None:
+        return known
     enum = module.enum(type_.name) or ENUMS.get(type_.name)
     if enum is None or len(enum.params) != len(type_.args):
         return None
     names = dict(zip(enum.params, type_.args, strict=True))
-    return {variant: [(name, replace(field, names)) for name, field in fields] for variant, fields in enum.variants}
+    made = {variant: [(name, replace(field, names)) for name, field in fields] for variant, fields in enum.variants}
+    module.memo["variants", type_] = made
+    return made

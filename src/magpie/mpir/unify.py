@@ -42,7 +42,11 @@ def _is_element(module: Module, type_: Ty) -> bool:
 def _is_key(module: Module, type_: Ty) -> bool:
     if type_.is_int or type_.is_bool or type_.name == "Str":
         return True
-    return {"hash", "eq"} <= {impl.what for impl in module.impls if bare(impl.type) == type_}
+    keys: dict[Ty, set[str]] = module.memo.setdefault("impls", {})
+    if not keys:
+        for impl in module.impls:
+            keys.setdefault(bare(impl.type), set()).add(impl.what)
+    return {"hash", "eq"} <= keys.get(type_, set())
 
 
 _CLASSES: dict[str, tuple[Callable[[Module, Ty], bool], str]] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic, Loc
+from magpie.mpir.amount import amount_rules
 from magpie.mpir.cfg import dominates, dominators, intervals, reverse_postorder
-from magpie.mpir.known import Found, Known, Near, reached
+from magpie.mpir.known import Found, Known, Near, listed, reached
 from magpie.mpir.nodes import Const, Err, Instr, Module, Operand, Switch, Var, operands, targets
 from magpie.mpir.ops import OPS
 from magpie.mpir.prelude import fields_of
@@ -17,7 +18,7 @@ from magpie.mpir.verify_host import host_operands, host_rules
 from magpie.mpir.verify_module import declared_once, module_rules
 from magpie.mpir.verify_types import type_rules
 
-__all__ = ["verify"]
+__all__ = ["MOST_FAULTS", "verify"]
 
 
 def _names(known: Known) -> Found:
@@ -92,7 +93,7 @@ def _keys(instr: Instr, wanted: tuple[str, ...], what: str, help: str | None = N
     if set(instr.args) != set(wanted):
         yield Diagnostic(
             "MPS0001",
-            f"{what} is given {{ {', '.join(instr.args)} }}, wanted {{ {', '.join(wanted)} }}",
+            f"{what} is given {{ {listed(instr.args)} }}, wanted {{ {listed(wanted)} }}",
             instr.loc,
             help=help,
         )
@@ -108,7 +109,7 @@ def _dim(instr: Instr) -> Found:
 def _call(known: Known, instr: Instr) -> Found:
     callee = known.module.function(instr.callee)
     if callee is None:
-        near = known.near(instr.callee, [f.name for f in known.module.functions])
+        near = known.near(instr.callee, (f.name for f in known.module.functions))
         helped = f"did you mean @{near}?" if near else None
         yield Diagnostic("MPS0007", f"there is no function @{instr.callee}", instr.loc, help=helped)
     elif callee.gpu_meta is not None:
@@ -139,8 +140,8 @@ def _phis(known: Known) -> Found:
             elif len(set(given)) != len(given) or set(given) != set(wanted):
                 yield Diagnostic(
                     "MPS0006",
-                    f"phi %{phi.result} has operands for {', '.join(given) or 'no block'}, and what leads to "
-                    f"{block.label} is {', '.join(wanted) or 'no block'}",
+                    f"phi %{phi.result} has operands for {listed(given) or 'no block'}, and what leads to "
+                    f"{block.label} is {listed(wanted) or 'no block'}",
                     phi.loc,
                     help=None if len(set(given)) == len(given) else "give each `try` a block of its own for its error",
                 )
@@ -209,22 +210,31 @@ RULES: tuple[tuple[Rule, ...], ...] = (
 )
 
 
+#: Faults after which the rest of a module is not looked at.
+MOST_FAULTS = 500
+
+
 def verify(module: Module) -> list[Diagnostic]:
-    """Everything that is wrong with a module, in the order of its text; an empty list where it is well formed."""
-    found = list(declared_once(module))
-    if found:
-        return found
+    """What is wrong with a module, each fault once, in the order of its text; an empty list where it is well formed.
+    Where there are MOST_FAULTS, there may be others."""
+    first = list(declared_once(module)) or list(amount_rules(module))
+    if first:
+        return first
     near = Near()
-    found += module_rules(module, near)
+    found = dict.fromkeys(module_rules(module, near))
     kernels = [f for f in module.functions if f.gpu_meta is not None]
-    on_device = {f.name for kernel in kernels for f in reached(module, kernel)}
+    on_device = {f.name for f in reached(module, *kernels)}
     main = module.function("main")
     on_host = set() if main is None else {f.name for f in reached(module, main)}
     for function in module.functions:
         known = Known(module, function, near, function.name in on_device, function.name in on_host)
         for group in RULES:
-            faults = [d for rule in group for d in rule(known)]
-            found += faults
-            if any(d.is_error for d in faults):
+            failed = False
+            for fault in (d for rule in group for d in rule(known)):
+                found[fault] = None  # a function that two kernels call is looked at for each
+                failed = failed or fault.is_error
+                if len(found) >= MOST_FAULTS:
+                    return list(found)
+            if failed:
                 break
-    return list(dict.fromkeys(found))  # a function that two kernels call is looked at for each
+    return list(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magpie.diagnostics import Diagnostic
-from magpie.mpir.known import Found, Known
+from magpie.mpir.known import Found, Known, listed
 from magpie.mpir.nodes import FnRef, Instr, Operand, Word
 from magpie.mpir.ops import OPS
 from magpie.mpir.prelude import variants_of
@@ -87,7 +87,7 @@ def _operand(
             yield Diagnostic("MPS0004", text, instr.loc, help=f"it is {row.text}")
         elif variants.get(operand.name) != []:
             near = known.near(operand.name, variants)
-            helped = f"did you mean {near}?" if near else f"it has {', '.join(variants)}"
+            helped = f"did you mean {near}?" if near else f"it has {listed(variants)}"
             yield Diagnostic("MPT0016", f"{want} has no variant {operand} without fields", instr.loc, help=helped)
         return
     found = known.type(operand)
@@ -100,7 +100,7 @@ def _operand(
         if want.name == "fn" and found is not None and found.args:
             sig = known.module.sig(found.args[0].name)
             if sig is not None:
-                shown = f"{found}, ({', '.join(map(str, sig.params))}) -> {sig.ret}"
+                shown = f"{found}, ({listed(map(str, sig.params))}) -> {sig.ret}"
         text = f"{name} of {instr.op} has type {shown}, wanted {types.shown(want)}"
         yield Diagnostic("MPS0004", text, instr.loc, help=f"it is {row.text}")
 

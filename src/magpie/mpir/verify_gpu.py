@@ -198,7 +198,7 @@ def _types(known: Known, instr: Instr) -> Found:
 
 def _type(known: Known, type_: Ty, what: str, loc: Loc | None, element: bool = False) -> Found:
     """The first thing in a type that no kernel has; fields of value structs are part of it. ``element``: of memory."""
-    if scalar(type_) is not None:
+    if scalar(type_) is not None or (type_, element) in known.fit:
         return
     todo = [type_]
     seen: set[str] = set()
@@ -224,3 +224,5 @@ def _type(known: Known, type_: Ty, what: str, loc: Loc | None, element: bool = F
         inside = "" if other is type_ else f", which holds {other}"
         help = "kernels have numbers, value structs of numbers, and buffers of these"
         yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}{inside}, and a kernel has none", loc, help=help)
+    else:
+        known.fit.add((type_, element))

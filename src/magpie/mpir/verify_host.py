@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic
-from magpie.mpir.known import Found, Known
+from magpie.mpir.known import Found, Known, listed
 from magpie.mpir.nodes import FnRef, Instr, Sig, Word
 from magpie.mpir.ops import NO_CODE, OPS
-from magpie.mpir.prelude import STRUCTS, Fields, fields_of, variants_of
+from magpie.mpir.prelude import STRUCTS, Fields, field_type, fields_of, variants_of
 from magpie.mpir.signatures import signature
 from magpie.mpir.types import Ty
 from magpie.mpir.verify_calls import call_types, operand_names, unknown
@@ -93,7 +93,7 @@ def _launch(known: Known, instr: Instr) -> Found:
                 if found is None or found.name != "u32":
                     yield _fault("MPT0010", f"a size in {key} of {instr.op} has type {found}, wanted u32", instr)
                     break
-    shown = f"@{kernel.name} takes ({', '.join(f'%{name}: {type_}' for name, type_ in kernel.params)})"
+    shown = f"@{kernel.name} takes ({listed(f'%{name}: {type_}' for name, type_ in kernel.params)})"
     if not isinstance(given, tuple):
         yield _fault("MPT0010", f"args of {instr.op} is no list", instr, shown)
         return
@@ -149,7 +149,7 @@ def _variant(known: Known, instr: Instr, type_: Ty | None) -> tuple[Diagnostic |
         return _fault("MPS0004", f"{instr.op} is of an enum, not of a {type_}", instr), []
     if name not in variants:
         near = known.near(name, variants) if name else None
-        helped = f"did you mean {near}?" if near else f"it has {', '.join(variants)}"
+        helped = f"did you mean {near}?" if near else f"it has {listed(variants)}"
         text = f"{type_} has no variant {name}" if name else f"{instr.op} names one variant: {instr.op}<V>"
         return _fault("MPT0016", text, instr, helped), []
     return None, variants[name]
@@ -163,10 +163,10 @@ def _enum_new(known: Known, instr: Instr) -> Found:
     if fault is not None:
         yield fault
         return
-    shown = ", ".join(f"{name}: {type_}" for name, type_ in fields)
+    shown = listed(f"{name}: {type_}" for name, type_ in fields)
     helped = f"{instr.targs[0]} has {{ {shown} }}" if fields else f"{instr.targs[0]} has no fields"
-    if set(instr.args) != {name for name, _ in fields}:
-        text = f"{instr.targs[0]} is given {{ {', '.join(instr.args)} }}"
+    if len(instr.args) != len(fields) or set(instr.args) != {name for name, _ in fields}:
+        text = f"{instr.targs[0]} is given {{ {listed(instr.args)} }}"
         yield _fault("MPT0016", text, instr, helped)
         return
     for name, type_ in fields:
@@ -191,16 +191,16 @@ def _enum_payload(known: Known, instr: Instr) -> Found:
         return
     yield from _named(instr, "field")
     word = instr.args.get("field")
-    has = f"it has {', '.join(name for name, _ in fields)}" if fields else None
+    has = f"it has {listed(name for name, _ in fields)}" if fields else None
     if word is None and len(fields) == 1:
         yield from _gives(instr, fields[0][1])
     elif word is None:
         text = f"{instr.targs[0]} has {len(fields)} fields, and enum.payload takes one"
         yield _fault("MPT0016", text, instr, f"write field=...: {has}" if fields else "it holds nothing to take")
-    elif not isinstance(word, Word) or word.name not in dict(fields):
+    elif not isinstance(word, Word) or (found := field_type(known.module, fields, word.name)) is None:
         yield _fault("MPT0016", f"{instr.targs[0]} has no field {word}", instr, has)
     else:
-        yield from _gives(instr, dict(fields)[word.name])
+        yield from _gives(instr, found)
 
 
 def _setfield(known: Known, instr: Instr) -> Found:
@@ -212,11 +212,10 @@ def _setfield(known: Known, instr: Instr) -> Found:
     elif not struct.heap:
         helped = f"make another one: new {type_} {{ ... }}"
         yield _fault("MPT0018", f"setfield of a {type_}, a value struct, whose fields do not change", instr, helped)
-    elif not isinstance(word, Word) or word.name not in dict(fields):
-        has = f"it has {', '.join(name for name, _ in fields)}"
+    elif not isinstance(word, Word) or (wanted := field_type(known.module, fields, word.name)) is None:
+        has = f"it has {listed(name for name, _ in fields)}"
         yield _fault("MPS0001", f"{type_} has no field {word}", instr, has)
     else:
-        wanted = dict(fields)[word.name]
         if known.type(instr.args["v"]) != wanted.owned:
             text = f"{word} of {type_} has type {known.shown(instr.args['v'])}, wanted {wanted}"
             yield _fault("MPS0004", text, instr)
@@ -247,7 +246,7 @@ def _capture(known: Known, instr: Instr) -> Found:
         return
     count = len(instr.args)
     if list(instr.args) != [name for name, _ in function.params[:count]]:
-        text = f"{{ {', '.join(instr.args)} }} are not the first parameters of @{function.name}"
+        text = f"{{ {listed(instr.args)} }} are not the first parameters of @{function.name}"
         yield _fault("MPT0017", text, instr, function.head)
         return
     for name, type_ in function.params[:count]:
@@ -257,9 +256,9 @@ def _capture(known: Known, instr: Instr) -> Found:
             return
     left = [type_.owned for _, type_ in function.params[count:]]
     if [t.owned for t in sig.params] != left or sig.ret.owned != function.ret.owned:
-        shown = f"({', '.join(map(str, left))}) -> {function.ret}"
+        shown = f"({listed(map(str, left))}) -> {function.ret}"
         text = f"with that given, @{function.name} is {shown}" if count else f"@{function.name} is {shown}"
-        wanted = f"({', '.join(map(str, sig.params))}) -> {sig.ret}"
+        wanted = f"({listed(map(str, sig.params))}) -> {sig.ret}"
         yield _fault("MPT0017", f"{text}, and {sig.name} is {wanted}", instr)
 
 
@@ -269,7 +268,7 @@ def _indirect(known: Known, instr: Instr) -> Found:
         text = f"callee of call.indirect has type {known.type(instr.args['callee'])}, wanted a TCallable"
         yield _fault("MPT0017", text, instr)
         return
-    shown = f"{sig.name} is ({', '.join(map(str, sig.params))}) -> {sig.ret}"
+    shown = f"{sig.name} is ({listed(map(str, sig.params))}) -> {sig.ret}"
     if not isinstance(given, tuple) or len(given) != len(sig.params):
         count = len(given) if isinstance(given, tuple) else "no list of"
         yield _fault("MPT0017", f"{count} arguments for {len(sig.params)} parameters", instr, shown)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from magpie.diagnostics import Diagnostic
-from magpie.mpir.known import Found, Near
+from magpie.mpir.cfg import strongly_connected
+from magpie.mpir.known import Found, Near, listed
 from magpie.mpir.nodes import Const, Function, Global, Impl, Module, Operand
 from magpie.mpir.prelude import ENUMS, STRUCTS
 from magpie.mpir.types import Ty
@@ -25,26 +28,20 @@ def declared_once(module: Module) -> Found:
         if struct.name in names:
             yield Diagnostic("MPS0003", f"{struct.name} is defined twice in {module.name}")
         names.add(struct.name)
-        fields = [name for name, _ in struct.fields]
-        for name in sorted({n for n in fields if fields.count(n) > 1}):
+        count = Counter(name for name, _ in struct.fields)
+        for name in sorted(n for n, times in count.items() if times > 1):
             yield Diagnostic("MPS0003", f"{struct.name} has the field {name} twice")
-    if _nested_in_itself(module):
-        yield Diagnostic("MPS0004", f"{_nested_in_itself(module)} holds itself, and would have no end")
+    endless = _nested_in_itself(module)
+    if endless is not None:
+        yield Diagnostic("MPS0004", f"{endless} holds itself, and would have no end")
 
 
 def _nested_in_itself(module: Module) -> str | None:
     """A value struct that holds itself, directly or through others; fields of heap structs are references."""
     inner = {s.name: [t.name for _, t in s.fields] for s in module.structs if not s.heap}
     inner = {name: [n for n in names if n in inner] for name, names in inner.items()}
-    for name in inner:
-        todo, seen = list(inner[name]), set[str]()
-        while todo:
-            at = todo.pop()
-            if at == name:
-                return name
-            if at not in seen:
-                seen.add(at)
-                todo += inner[at]
+    for part in strongly_connected(inner, inner):
+        return part[0]
     return None
 
 
@@ -102,9 +99,9 @@ def _impl(module: Module, impl: Impl, seen: set[tuple[str, Ty]], near: Near) -> 
         owner = "Magpie's own" if type_.name in (STRUCTS.keys() | ENUMS.keys()) else "no struct or enum of this module"
         yield Diagnostic("MPT0022", f"{text}: {type_} is {owner}", impl.loc)
     elif function is None:
-        close = near(impl.function, [f.name for f in module.functions])
+        close = near(impl.function, (f.name for f in module.functions))
         helped = f"did you mean @{close}?" if close else wanted
         yield Diagnostic("MPT0022", f"{text}: there is no function @{impl.function}", impl.loc, help=helped)
     elif [bare(t) for _, t in function.params] != [type_] * count or function.ret != Ty(name) or function.gpu_meta:
-        shown = f"({', '.join(str(t) for _, t in function.params)}) -> {function.ret}"
+        shown = f"({listed(str(t) for _, t in function.params)}) -> {function.ret}"
         yield Diagnostic("MPT0022", f"{text}: @{function.name} is {shown}", impl.loc, help=wanted)

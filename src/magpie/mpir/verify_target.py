@@ -70,8 +70,15 @@ def _of_type(name: str) -> Callable[[Module, Function], Iterator[_Place]]:
     """The first place of each function that has a type: a parameter, or else an instruction."""
 
     def places(module: Module, function: Function) -> Iterator[_Place]:
+        holds: dict[Ty, bool] = {}
         for f in reached(module, function):
-            place = next((p for p in _typed(f) if _holds(module, p[0], name)), None)
+            place = None
+            for typed in _typed(f):
+                if typed[0] not in holds:
+                    holds[typed[0]] = _holds(module, typed[0], name)
+                if holds[typed[0]]:
+                    place = typed
+                    break
             if place is not None:
                 inside = "" if place[0].name == name else f", which holds {name}"
                 yield _Place(f"{place[1]} has type {place[0]}{inside}", place[2])

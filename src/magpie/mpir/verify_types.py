@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic, Loc
-from magpie.mpir.known import Found, Known, field_path
+from magpie.mpir.known import Found, Known, field_path, listed
 from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch, Word
 from magpie.mpir.ops import OPS, Op
-from magpie.mpir.prelude import fields_of
+from magpie.mpir.prelude import field_type, fields_of
 from magpie.mpir.types import BOOL, PTR, Ty, scalar
 
 __all__ = ["type_rules"]
@@ -245,9 +245,9 @@ def _field(known: Known, instr: Instr) -> Found:
     at: Ty | None = element
     for name in field_path(instr):
         fields = fields_of(known.module, at) if at is not None else None
-        found = dict(fields).get(name) if fields is not None else None
+        found = field_type(known.module, fields, name) if fields is not None else None
         if found is None:
-            has = f"it has {', '.join(n for n, _ in fields)}" if fields is not None else None
+            has = f"it has {listed(n for n, _ in fields)}" if fields is not None else None
             yield Diagnostic("MPS0001", f"{at} has no field {name}", instr.loc, help=has)
             return
         at = found
@@ -324,9 +324,9 @@ def _getfield(known: Known, instr: Instr) -> Found:
         helped = "take it from weak.upgrade" if type_ is not None and type_.mode else None
         yield Diagnostic("MPS0004", f"getfield of a {type_}, which is no struct", instr.loc, help=helped)
         return
-    found = dict(fields).get(name.name)
+    found = field_type(known.module, fields, name.name)
     if found is None:
-        shown = ", ".join(n for n, _ in fields)
+        shown = listed(n for n, _ in fields)
         yield Diagnostic("MPS0001", f"{type_} has no field {name.name}", instr.loc, help=f"it has {shown}")
     else:
         yield from _result(instr, found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,20 +111,34 @@ def checked_module(source: Source, archs: Mapping[str, str] | None = None) -> tu
     ``archs`` has architectures by target, whose limits hold then; an unknown one is a diagnostic. Where the backend of
     a target is not here, the table of capabilities stands in for it.
     """
+    from magpie.frontend.mp.collector import no_collection
+
+    with no_collection():
+        return _checked(source, archs or {})
+
+
+def _checked(source: Source, archs: Mapping[str, str]) -> tuple[Mpir | None, list[Diagnostic]]:
     from magpie.frontend.mp.kernels import check_source, in_order
 
     found = check_source(source, target_rules)
     diagnostics = list(found.diagnostics)
     if found.module is None:
         return None, diagnostics
+    wrong = _functions(diagnostics)
     for function in found.module.functions:
         diagnostics += reminder(function)
         ir, meta = found.kernels.get(function.name), function.gpu_meta
         if ir is not None and meta is not None:
-            names = {f.name for f in reached(found.module, function)}
-            refused = any(d.is_error and d.loc is not None and d.loc.function in names for d in diagnostics)
-            diagnostics += _of_target(ir, meta.target, (archs or {}).get(meta.target, ""), refused)
+            refused = bool(wrong) and any(f.name in wrong for f in reached(found.module, function))
+            more = _of_target(ir, meta.target, archs.get(meta.target, ""), refused)
+            diagnostics += more
+            wrong |= _functions(more)
     return found.module, in_order(diagnostics)
+
+
+def _functions(found: Iterable[Diagnostic]) -> set[str]:
+    """The functions that have errors."""
+    return {d.loc.function for d in found if d.is_error and d.loc is not None}
 
 
 def _of_target(ir: KernelIR, target: str, arch: str, refused: bool) -> list[Diagnostic]:

@@ -19,6 +19,7 @@ class Imports:
         self.externs: dict[str, set[str]] = {
             d.name: {f.signature.name for f in d.functions} for d in names.module.decls if isinstance(d, nodes.Extern)
         }
+        self.extern: set[str] = set().union(*self.externs.values())
         header = names.module.head("imports")
         self.items = [item for item in header.items if isinstance(item, nodes.Import)] if header is not None else []
         for item in self.items:
@@ -55,7 +56,7 @@ class Imports:
     def unknown(self, ref: nodes.GlobalRef) -> tuple[str, str] | None:
         """What to say of a function that is neither of this module nor imported, and how it is got."""
         module = self.module_of(ref)
-        extern = self.externs.get(module, set()) if module else set().union(*self.externs.values())
+        extern = self.externs.get(module, set()) if module else self.extern
         if ref.name in extern:
             return f"@{ref.name} is of an extern module, which host programs do not load", ""
         if module or ref.name in self.names.functions:

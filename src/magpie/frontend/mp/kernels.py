@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.frontend.mp.canonical import check_digest
+from magpie.frontend.mp.collector import no_collection
 from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.module import lower_module
 from magpie.frontend.mp.names import Names
@@ -15,6 +16,7 @@ from magpie.ir.nodes import Kernel
 from magpie.mpir import lower_kernel, verify
 from magpie.mpir.known import reached
 from magpie.mpir.nodes import Function, Module
+from magpie.mpir.verify import MOST_FAULTS
 from magpie.records import record, replaced
 
 __all__ = ["Checked", "check_source", "in_order"]
@@ -49,6 +51,11 @@ def check_source(source: Source, rules: Callable[[Module, Function], list[Diagno
     ``rules`` are more rules of kernels, asked of those that keep the ones of all targets. A kernel with an error does
     not hide those of others.
     """
+    with no_collection():
+        return _check(source, rules)
+
+
+def _check(source: Source, rules: Callable[[Module, Function], list[Diagnostic]]) -> Checked:
     parsed = parse(source)
     if parsed.module is None:
         return Checked(None, {}, parsed.diagnostics)
@@ -58,7 +65,8 @@ def check_source(source: Source, rules: Callable[[Module, Function], list[Diagno
     found = list(names.found)
     broken = {d.loc.function for d in found if d.loc is not None}
     # of a function that lacks parts, the verifier would report what follows from that
-    found += [d for d in verify(module) if (d.loc.function not in broken if d.loc is not None else not names.found)]
+    faults = verify(module)
+    found += [d for d in faults if (d.loc.function not in broken if d.loc is not None else not names.found)]
     kernels: dict[str, Kernel] = {}
     first = source.line_of(parsed.module.decls[0].at) if parsed.module.decls else 0
     broken = {
@@ -66,9 +74,13 @@ def check_source(source: Source, rules: Callable[[Module, Function], list[Diagno
         for d in found
         if d.is_error and (d.loc is None or d.loc.line >= first)  # the header does not concern kernels
     }
+    if len(faults) >= MOST_FAULTS:
+        broken.add("")  # not all of the module was looked at
     for function in module.functions:
         # an error with no function is one of the module's declarations, on which all rests
-        if function.gpu_meta is None or "" in broken or broken & {f.name for f in reached(module, function)}:
+        if function.gpu_meta is None or "" in broken:
+            continue
+        if broken and broken & {f.name for f in reached(module, function)}:
             continue
         refused = rules(module, function)
         found += refused

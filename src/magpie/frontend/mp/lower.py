@@ -12,6 +12,7 @@ from magpie.diagnostics import Loc
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.names import Names, ty
 from magpie.mpir import nodes as m
+from magpie.mpir.known import listed
 from magpie.mpir.ops import OPS
 from magpie.mpir.types import Ty
 
@@ -161,7 +162,7 @@ class Lowering:
         params, items = known.signature.params, only.value.items
         if len(params) != len(items):
             text = f"@{ref.name} has {len(params)} parameters, and here are {len(items)} arguments"
-            shown = ", ".join(f"%{p.name}: {ty(p.type)}" for p in params)
+            shown = listed(f"%{p.name}: {ty(p.type)}" for p in params)
             self.report("MPT0004", text, only, f"it takes ({shown})")
             return None
         made.args = {p.name: self.argument(v) for p, v in zip(params, items, strict=True)}

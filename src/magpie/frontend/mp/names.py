@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 from magpie.diagnostics import Diagnostic
 from magpie.frontend.mp import nodes
@@ -107,8 +108,8 @@ class Names:
     def check(self) -> None:
         """Look at every type of the module and at its exports."""
         exports = self.module.head("exports")
+        known = self.functions.keys() | self.globals.keys()
         for name in exports.items if exports is not None else ():
-            known = self.functions.keys() | self.globals.keys()
             bare = str(name).removeprefix("@")
             if exports is not None and bare not in known and name not in self.types:
                 near = self.near(bare, known)
@@ -185,7 +186,7 @@ class Names:
         wanted = self.types.get(name)
         if wanted is None:
             if "." not in name or name.startswith(_KNOWN):
-                near = self.near(name, [*self.types, *scope])
+                near = self.near(name, chain(self.types, scope))
                 help = f"did you mean {near}?" if near else None
                 self.report("MPT0001", f"there is no type {name}", type_, function, help)
         elif len(type_.args) != wanted:

@@ -6,6 +6,7 @@ from typing import Any
 
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.frontend.mp import expected, nodes
+from magpie.frontend.mp.collector import no_collection
 from magpie.frontend.mp.comments import attach
 from magpie.frontend.mp.labels import check_labels
 from magpie.frontend.mp.lexer import MAX_ERRORS, Token, TooDeep
@@ -35,6 +36,11 @@ def parse(source: Source) -> Parsed:
 
     At most MAX_ERRORS errors are given; after each, reading goes on at the next line where it makes sense.
     """
+    with no_collection():
+        return _parse(source)
+
+
+def _parse(source: Source) -> Parsed:
     found: list[Diagnostic] = []
     with lock:
         maker = machine()
