@@ -294,5 +294,5 @@ BLOCKS = re.findall(r"```mp\n(.*?)```", (Path(__file__).parents[2] / "docs" / "M
 
 @pytest.mark.parametrize("text", BLOCKS, ids=lambda text: re.search("module ([a-z.]+)", text)[1])
 def test_blocks_of_the_page_are_read(text):
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     assert module(text).decls

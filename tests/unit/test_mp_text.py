@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -65,8 +66,8 @@ gpu fn @k_shown(
 bb0:
     %out_len: u64 = gpu.buffer_len<f32> { buf=%out }
     %out_n: i64 = cast<u64, i64> { v=%out_len }
-    %global_id: i64 = gpu.global_id { dim=const.u32 0 }
-    %v: bool = icmp.slt { lhs=%global_id, rhs=%out_n }
+    %i: i64 = gpu.global_id { dim=const.u32 0 }
+    %v: bool = icmp.slt { lhs=%i, rhs=%out_n }
     cbr %v bb1 bb8
 bb1:
     %v_1: i64 = i.trip_count { start=const.i64 0, stop=%x_dim1, step=const.i64 1 }
@@ -77,7 +78,7 @@ bb2:
     %v_2: bool = icmp.sge { lhs=%k, rhs=%v_1 }
     cbr %v_2 bb7 bb3
 bb3:
-    %v_3: i64 = i.mul { a=%global_id, b=%x_dim1 }
+    %v_3: i64 = i.mul { a=%i, b=%x_dim1 }
     %v_4: i64 = i.add { a=%v_3, b=%k }
     %v_5: f32 = gpu.buffer_load<f32> { buf=%x, idx=%v_4 }
     %v_6: bool = fcmp.olt { lhs=%v_5, rhs=const.f32 0.0 }
@@ -86,7 +87,7 @@ bb4:
     %v_7: bool = fcmp.ogt { lhs=%acc, rhs=const.f32 100.0 }
     cbr %v_7 bb7 bb5
 bb5:
-    %v_8: i64 = i.mul { a=%global_id, b=%x_dim1 }
+    %v_8: i64 = i.mul { a=%i, b=%x_dim1 }
     %v_9: i64 = i.add { a=%v_8, b=%k }
     %v_10: f32 = gpu.buffer_load<f32> { buf=%x, idx=%v_9 }
     %v_11: f32 = f.mul { a=%v_10, b=%a }
@@ -97,7 +98,7 @@ bb6:
     %k_1: i64 = i.add { a=%k, b=const.i64 1 }
     br bb2
 bb7:
-    gpu.buffer_store<f32> { buf=%out, idx=%global_id, v=%acc }
+    gpu.buffer_store<f32> { buf=%out, idx=%i, v=%acc }
     br bb8
 bb8:
     ret
@@ -115,6 +116,16 @@ def test_how_it_looks():
     assert any(line.endswith(": acc += x[i, k] * a") for line in source)
     code = [line for line in lines if not line.strip().startswith(";")]
     assert "\n".join(code[code.index("gpu fn @k_shown(") :]) + "\n" == SHOWN
+
+
+def test_the_example_of_the_page(tmp_path):
+    page = (ROOT / "docs" / "MP_LANGUAGE.md").read_text()
+    chapter = page[page.index("## Kernels of Python as text") :]
+    code, text = (re.search(rf"```{kind}\n(.*?)```", chapter, re.DOTALL)[1] for kind in ("python", "mp"))
+    path = tmp_path / "saxpy.py"
+    path.write_text(f"import magpie as mp\n\n{code}")
+    (kernel,) = (kernels_in(path) or {}).values()
+    assert re.sub('digest ".*"', f'digest "{"0" * 64}"', kernel.inspect("mp")) == text
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

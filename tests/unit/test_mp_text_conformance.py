@@ -6,6 +6,10 @@ A share of each file by default, all runs under MAGPIE_TEST_ALL=1.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,10 @@ import magpie as mp
 from magpie import knobs
 from magpie.dtypes import DType
 from magpie.ir.nodes import Kernel, walk
-from tests.conformance.harness import Beyond, Run, Target, beyond, check, compare, targets
+from tests.conformance import fuzz, fuzz_barriers
+from tests.conformance.barriergen import BarrierGenerator
+from tests.conformance.fuzzgen import Generator
+from tests.conformance.harness import Beyond, Run, Target, beyond, check, compare, items_of, optimised, targets
 
 _SHARE = 6
 
@@ -32,7 +39,8 @@ def chosen(module: str) -> list[Run]:
 
 
 def devices() -> list[Target]:
-    return [t for t in targets() if t.name in ("interp", "cpu")]
+    """interp and cpu, where LLVM's optimiser is left out but in a full run: it takes most of the time."""
+    return [replace(t, plain=not knobs.test_all()) for t in targets() if t.name in ("interp", "cpu")]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -66,6 +74,41 @@ def test_text_computes_the_same(module: str, tmp_path: Path) -> None:
     assert said or module in UNSAID
 
 
+def random_runs(kind: str, seed: int, folder: Path) -> tuple[Run, Callable[[], tuple[Any, ...]], bool]:
+    """A random kernel, what makes its arguments, and whether it has subgroup operations."""
+    draw = random.Random(knobs.test_seed() * 100_000 + seed).randrange
+    if kind == "plain":
+        program = Generator(draw).program()
+        grid, items, number = fuzz.SHAPES[seed % len(fuzz.SHAPES)]
+        make = partial(fuzz.arguments, program.types, program.atomics, grid * items, number)
+        return Run(fuzz.load(program, folder).kernel, make(), {}, grid=grid, block=items), make, program.subgroups
+    barriers = BarrierGenerator(draw).program()
+    shapes = fuzz_barriers.SHAPES[barriers.dims]
+    grid, block, _, number = shapes[seed % len(shapes)]
+    make = partial(fuzz_barriers.arguments, grid, items_of(block), number)
+    return Run(fuzz_barriers.load(barriers, folder), make(), {}, grid=grid, block=block), make, not barriers.model
+
+
+@pytest.mark.parametrize("kind", ["plain", "barriers"])
+@pytest.mark.filterwarnings("ignore")
+def test_random_kernels_compute_the_same(kind: str, tmp_path: Path) -> None:
+    for seed in range(300 if knobs.test_all() else 8):
+        run, make, subgroups = random_runs(kind, seed, tmp_path)
+        text = in_text(run, tmp_path)
+        for target in devices():
+            options: dict[str, Any] = {"subgroup_size": fuzz.REFERENCE_SUBGROUP} if subgroups else {}
+            left = []
+            for kernel, more in ((run.kernel, ()), (text.kernel, text.args[len(run.args) :])):
+                given = make()
+                flat = [a.reshape(-1) if isinstance(a, np.ndarray) and more else a for a in given]
+                with optimised(not target.plain):
+                    kernel.launch(grid=run.grid, block=run.block, args=(*flat, *more), device=target.device, **options)
+                mp.synchronize(target.device)
+                left.append([a for a in given if isinstance(a, np.ndarray)])
+            for python, printed in zip(*left, strict=True):
+                compare(printed, python, what=f"{kind} {seed} on {target.name}")
+
+
 def refused(error: mp.CompileError, reason: str | None) -> None:
     """The one error is that the text lacks what it is said to lack, at a line of the kernel."""
     (found,) = error.diagnostics
@@ -89,7 +132,8 @@ def same_bits(run: Run, text: Run, target: Target) -> None:
     left: list[list[np.ndarray[Any, Any]]] = []
     for each in (run, text):
         args = [a.copy() if isinstance(a, np.ndarray) else a for a in each.args]
-        each.kernel.launch(grid=text.grid, block=each.block, args=args, device=target.device, **each.launch)
+        with optimised(not target.plain):
+            each.kernel.launch(grid=text.grid, block=each.block, args=args, device=target.device, **each.launch)
         mp.synchronize(target.device)
         left.append([a.reshape(-1) for a in args if isinstance(a, np.ndarray)])
     for python, printed in zip(*left, strict=True):

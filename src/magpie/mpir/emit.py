@@ -16,7 +16,7 @@ from magpie.ir.nodes import Kernel, Node, Region, Scalar, Slot, walk
 from magpie.ir.ops import Effect
 from magpie.mpir import nodes as m
 from magpie.mpir.emit_memory import Arrays
-from magpie.mpir.emit_names import Names, same
+from magpie.mpir.emit_names import Names, assigned, same
 from magpie.mpir.emit_ops import EMIT
 from magpie.mpir.tidy import tidy
 from magpie.mpir.types import UNIT, Ty
@@ -77,6 +77,8 @@ class Emitter:
         for node in walk(kernel.body):
             if node.op == "slot_set" and node.args[0].op not in ("const", "param", "slot_get"):
                 self.hints.setdefault(node.args[0], node.attrs["slot"].name)
+            elif node.type is not None and node not in self.hints and (name := assigned(node.loc)):
+                self.hints[node] = name
 
     # --- the whole kernel -------------------------------------------------------------------------------------------
     def module(self, target: str) -> m.Module:
@@ -138,7 +140,7 @@ class Emitter:
         self, op: str, args: dict[str, m.Operand], type_: Ty, *targs: Ty | int, hint: str = ""
     ) -> m.Operand:
         """The result of an instruction at the start of the kernel."""
-        instr = m.Instr(op, args, None, type_, targs, loc=self.kernel.loc)
+        instr = m.Instr(op, args, None, type_, targs)  # of no line of the source in particular
         self.prelude.append(instr)
         return self.named(instr, hint, True)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Callable
 
+from magpie.diagnostics import Loc
 from magpie.dtypes import StructType, Type, leaves
 from magpie.ir.nodes import Kernel
 from magpie.mpir import nodes as m
 from magpie.mpir.types import TYPE_IDS, Ty
 
-__all__ = ["Names", "same", "word"]
+__all__ = ["Names", "assigned", "same", "word"]
 
 _TAKEN = frozenset([*TYPE_IDS, "unit", "Str", "Array", "Map", "TOption", "TResult", "TCallable", "ptr", "rawptr"])
 
@@ -26,6 +28,19 @@ def same(a: m.Operand, b: m.Operand) -> bool:
     if isinstance(a, m.Const) and isinstance(b, m.Const):
         return a.type == b.type and repr(a.value) == repr(b.value)
     return a == b
+
+
+_ASSIGNMENT = re.compile(r"\s*([^\W\d]\w*)\s*(?::[^=]*)?=(?!=)\s*")
+
+
+def assigned(loc: Loc | None) -> str:
+    """The variable of Python that an expression is assigned to, where a line says nothing else; else empty."""
+    if loc is None or loc.end_line not in (0, loc.line):
+        return ""
+    text = linecache.getline(loc.file, loc.line)
+    found = _ASSIGNMENT.match(text)
+    rest = text[loc.end_col :].strip()
+    return found[1] if found and found.end() == loc.col and (not rest or rest.startswith("#")) else ""
 
 
 class Names:
