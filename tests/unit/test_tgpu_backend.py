@@ -10,10 +10,13 @@ import pytest
 import magpie as mp
 from magpie.backends.tgpu.assembler import assemble, print_program
 from magpie.backends.tgpu.code import LOCAL_ID, Code, Virtual
+from magpie.backends.tgpu.estimate import Bounds
 from magpie.backends.tgpu.interp import interpret
 from magpie.backends.tgpu.isa import RESERVED
 from magpie.backends.tgpu.kernel import compile_for, compile_open, ends_with_if
+from magpie.backends.tgpu.launch import parse_launch
 from magpie.backends.tgpu.registers import TooManyValues, allocate
+from magpie.backends.tgpu.runner import run_launch
 from magpie.backends.tgpu.simulator import simulate
 from magpie.backends.tgpu.specialise import Binding, Place, evaluate_op
 from magpie.dtypes import i32, index
@@ -501,6 +504,25 @@ def test_views_and_arrays_that_overlap():
     # Threads of one step go in order: 8 to place 1, then 6 to 4, then what is at 4 now to 7, and 2 to 10.
     expected[1], expected[4], expected[7], expected[10] = 8, 6, 6, 2
     assert base.tolist() == expected.tolist()
+
+
+def test_the_last_launch_as_a_document():
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((4, 8), (8, 6)))
+    c = np.zeros((4, 6), np.int32)
+    driver = mp.device("tgpu").driver
+    matmul_relu.launch(grid=4, block=6, args=(a, b, c), backend="tgpu")
+    launch, inputs = driver.last_launch()
+    again = run_launch(parse_launch(launch.dumps()), inputs)
+    assert launch.outputs == ("c",) and (again.outputs["c"] == c).all() and again.cycles == driver.last.cycles
+    assert (inputs["a"] == a).all() and inputs["a"].dtype == np.int8 and not inputs["c"].any()
+    assert driver.last.instructions in Bounds(**launch.estimate["total"]["instructions"])
+    same = np.arange(9, dtype=np.int32)
+    guarded.launch(grid=1, block=8, args=(same[:8], same[1:], 8), backend="tgpu")
+    with pytest.raises(mp.GpuError, match="overlap"):
+        driver.last_launch()
+    with pytest.raises(mp.GpuError, match="nothing was launched"):
+        type(driver)().last_launch()
 
 
 def test_the_device_and_its_artifact(tmp_path):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from magpie.backends.tgpu import hostexpr
-from magpie.backends.tgpu.code import BLOCK_ID, LOCAL_ID, THREAD_ID, Code, Label, Virtual
+from magpie.backends.tgpu.code import Code, Label, Virtual
 from magpie.backends.tgpu.hostexpr import Known
+from magpie.backends.tgpu.ids import identity
 from magpie.backends.tgpu.isa import wrap
 from magpie.backends.tgpu.specialise import into
 from magpie.diagnostics import Diagnostic
@@ -54,7 +55,7 @@ class Emitter:
         self.left: Counter[Node] = Counter()  # how often a value is still asked for
         self.lazy: set[Node] = set()
         self.found: list[Diagnostic] = []
-        self.ids: dict[int, Value] = {}
+        self.ids: dict[tuple[str, int], Value] = {}
         self.depth = 0
         self.loops: list[tuple[Label, Label]] = []  # (behind the loop, its step)
         self.end = Label()
@@ -394,7 +395,7 @@ class Emitter:
         low, high = self.interval(source)
         self.values[node] = self.value(source) if self.narrow(node, low, high) else 0
 
-    # --- memory and ids ----------------------------------------------------------------------------------------------
+    # --- memory ------------------------------------------------------------------------------------------------------
     def load(self, node: Node) -> None:
         if not self.addressable(node):
             self.values[node] = 0
@@ -422,59 +423,6 @@ class Emitter:
             self.refuse(2002, f"tiny-gpu has words of 32-bit integers, and {array.name!r} holds {t}", node, "use i32")
             return False
         return True
-
-    def identity(self, node: Node) -> None:
-        """thread_id, workgroup_id and global_id along a dimension."""
-        dim = node.attrs.get("dim", 0)
-        if node.op == "linear_local_id":
-            self.values[node] = LOCAL_ID
-        elif node.op == "thread_id":
-            self.values[node] = self.ids[dim]
-        elif node.op == "workgroup_id":
-            self.values[node] = self.ids[3 + dim]
-        elif dim == 0 and all(n == 1 for n in (*self.grid[1:], *self.block[1:])):
-            self.values[node] = THREAD_ID
-        else:
-            self.values[node] = self.add(self.mul(self.ids[3 + dim], self.block[dim]), self.ids[dim])
-
-    def prologue(self) -> None:
-        """The ids along each dimension that the kernel asks for: R6 and R5 are flat, x fastest."""
-        asked = {
-            (n.op, n.attrs["dim"]) for n in walk(self.kernel.body) if n.op in ("thread_id", "workgroup_id", "global_id")
-        }
-        flat = all(n == 1 for n in (*self.grid[1:], *self.block[1:]))
-        if flat:
-            asked = {(op, dim) for op, dim in asked if op != "global_id" or dim > 0}
-        for op, sizes, whole, base in (
-            ("thread_id", self.block, LOCAL_ID, 0),
-            ("workgroup_id", self.grid, BLOCK_ID, 3),
-        ):
-            dims = [dim for kind, dim in asked if kind in (op, "global_id")]
-            if dims:
-                self.split(whole, sizes, max(dims), base)
-
-    def split(self, whole: Virtual, sizes: tuple[Known, Known, Known], most: int, base: int) -> None:
-        """The digits of a flat id, found by subtracting the size as often as it goes."""
-        rest: Value = whole
-        for dim in range(3):
-            if sizes[dim] == 1 and all(n == 1 for n in sizes[dim:]):
-                self.ids[base + dim] = 0
-            elif all(n == 1 for n in sizes[dim + 1 :]):
-                self.ids[base + dim], rest = rest, 0
-            elif sizes[dim] == 1:
-                self.ids[base + dim] = 0
-            else:
-                digit, count = self.register(rest), self.fresh("SET", 0)
-                top, done = Label(), Label()
-                self.code.emit("CMP", digit, sizes[dim])
-                self.code.emit("BRLT", done)
-                self.code.place(top)
-                self.code.emit("ADD", digit, digit, hostexpr.mul(sizes[dim], -1))
-                self.code.emit("ADD", count, count, 1)
-                self.code.emit("CMP", digit, hostexpr.add(sizes[dim], -1))
-                self.code.emit("BRGT", top)
-                self.code.place(done)
-                self.ids[base + dim], rest = digit, count
 
     # --- conditions: see control -------------------------------------------------------------------------------------
     def materialise(self, node: Node) -> Value:
@@ -524,8 +472,5 @@ _HANDLERS: dict[str, Callable[[Any, Node], None]] = {
     "uniform": Emitter.cast,
     "load": Emitter.load,
     "store": Emitter.store,
-    "thread_id": Emitter.identity,
-    "workgroup_id": Emitter.identity,
-    "global_id": Emitter.identity,
-    "linear_local_id": Emitter.identity,
+    **dict.fromkeys(("thread_id", "workgroup_id", "global_id", "linear_local_id"), identity),
 }

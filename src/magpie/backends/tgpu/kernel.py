@@ -9,6 +9,7 @@ from magpie.backends.tgpu import hostexpr
 from magpie.backends.tgpu.code import Code, Label, Line, Operand, Virtual
 from magpie.backends.tgpu.emit import Emitter
 from magpie.backends.tgpu.hostexpr import Known
+from magpie.backends.tgpu.ids import prologue
 from magpie.backends.tgpu.isa import (
     DEFAULT_REGISTERS,
     LEAST_REGISTERS,
@@ -187,7 +188,7 @@ def _compiled(kernel: Kernel, emitter: Emitter, shared: Known, strict: bool) -> 
             Diagnostic("MPG_TGPU_2006", text, last.loc, help="let a store or another instruction follow")
         )
     emitter.code.loc = kernel.loc
-    emitter.prologue()
+    prologue(emitter)
     body = kernel.body
     emitter.region(body[:-1] if body and body[-1].op == "return" else body)
     errors = [d for d in emitter.found if d.is_error]

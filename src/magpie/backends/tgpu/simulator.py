@@ -9,14 +9,14 @@ with a fault, so that the first thread in order is the one that is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from magpie.backends.tgpu.exact import CONDITIONS, NOTHING, WAITS, run_thread
+from magpie.backends.tgpu.exact import NOTHING, WAITS, run_thread
 from magpie.backends.tgpu.history import DONE, RUNNING, WAITING, History
-from magpie.backends.tgpu.isa import Program, Reg, wrap
+from magpie.backends.tgpu.isa import Program, Reg
+from magpie.backends.tgpu.lanes import DEST, HANDLERS
 from magpie.backends.tgpu.machine import (
     MAX_STEPS,
     Request,
@@ -115,10 +115,10 @@ class Simulator:
         self.step = 0
         self.code = [_decode(program, i) for i in range(len(program))]
         self.executed = [0] * len(program)
-        self._handlers = [_HANDLERS[op] for op, *_ in self.code]
+        self._handlers = [HANDLERS[op] for op, *_ in self.code]
         self._may_store = _storing(program)
-        self._written = sorted({a[1] for op, a, *_ in self.code if op in _DEST})
-        self._global, self._shared = _Accesses(self.memory), _Accesses(self.shared)
+        self._written = sorted({a[1] for op, a, *_ in self.code if op in DEST})
+        self.global_accesses, self.shared_accesses = _Accesses(self.memory), _Accesses(self.shared)
         self._tracked = False
         self.history: History | None = None
         if request.history:
@@ -178,19 +178,19 @@ class Simulator:
         counted = list(self.executed), self.instructions.copy(), self.cycles.copy(), self.done.copy()
         try:
             self._sweep()
-            if self._tracked and (self._global.met(self.step) or self._shared.met(self.step)):
+            if self._tracked and (self.global_accesses.met(self.step) or self.shared_accesses.met(self.step)):
                 raise _Again
         except _Again:
-            self._global.undo()
-            self._shared.undo()
+            self.global_accesses.undo()
+            self.shared_accesses.undo()
             self.registers[self._written], self.flags[:], self.pc[:] = saved
             self.executed[:], self.instructions[:], self.cycles[:], self.done[:] = counted
             self.waiting[:] = 0
             for thread in np.flatnonzero(~self.done).tolist():
                 run_thread(self, thread)
         finally:
-            self._global.clear()
-            self._shared.clear()
+            self.global_accesses.clear()
+            self.shared_accesses.clear()
 
     def _sweep(self) -> None:
         end = len(self.code)
@@ -353,131 +353,3 @@ def _storing(program: Program) -> list[bool]:
         stops = instruction.op in WAITS or (instruction.op == "JMP" and program.target(instruction) != pc)
         found[pc] = instruction.op in ("ST", "SHST", "CSWAP") or (not stops and found[pc + 1])
     return found
-
-
-# --- what each instruction does: None, or which threads leave their straight way --------------------------------------
-_DEST = frozenset({"SET", "ADD", "MUL", "LD", "SHLD"})
-_Code = tuple[str, Any, Any, Any, int]
-
-
-def _set(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    sim.set(code[1], threads, sim.value(code[2], threads))
-
-
-def _add(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    _, dest, a, b, _ = code
-    if a[0] or b[0]:
-        x, y = sim.value(a, threads), sim.value(b, threads)
-        if threads is None:
-            np.add(x, y, out=sim.registers[dest[1]])
-        else:
-            sim.set(dest, threads, x + y)
-    else:
-        sim.set(dest, threads, wrap(a[1] + b[1]))
-
-
-def _mul(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    _, dest, a, b, _ = code
-    if a[0] or b[0]:
-        x, y = sim.value(a, threads), sim.value(b, threads)
-        if threads is None:
-            np.multiply(x, y, out=sim.registers[dest[1]])
-        else:
-            sim.set(dest, threads, x * y)
-    else:
-        sim.set(dest, threads, wrap(a[1] * b[1]))
-
-
-def _cmp(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    a, b = sim.value(code[1], threads), sim.value(code[2], threads)
-    sign = np.subtract(np.greater(a, b), np.less(a, b), dtype=np.int8)
-    sim.flags[slice(None) if threads is None else threads] = sign
-
-
-def _ld(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    at = sim.addresses(code[2], threads)
-    sim.set(code[1], threads, sim.read(sim._global, at, threads))
-
-
-def _st(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    at = sim.addresses(code[1], threads)
-    sim.write(sim._global, at, sim.ids if threads is None else threads, sim.value(code[2], threads))
-
-
-def _shld(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    at, inside = sim.shared_addresses(code[2], threads)
-    if inside is None:
-        sim.set(code[1], threads, sim.read(sim._shared, at, threads))
-        return
-    found = np.zeros(len(at), np.int32)
-    who = sim.ids if threads is None else threads
-    found[inside] = sim.read(sim._shared, at[inside], who[inside])
-    sim.set(code[1], threads, found)
-
-
-def _shst(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    at, inside = sim.shared_addresses(code[1], threads)
-    who, value = sim.ids if threads is None else threads, sim.value(code[2], threads)
-    if inside is not None:
-        at, who = at[inside], who[inside]
-        value = value[inside] if code[2][0] else value
-    sim.write(sim._shared, at, who, value)
-
-
-def _cswap(sim: Simulator, code: _Code, threads: _Threads) -> None:
-    low, high = sim.addresses(code[1], threads), sim.addresses(code[2], threads)
-    a, b = sim.read(sim._global, low, threads), sim.read(sim._global, high, threads)
-    swap = a > b
-    if not swap.any():
-        return
-    who = (sim.ids if threads is None else threads)[swap]
-    sim.write(sim._global, low[swap], who, b[swap])
-    sim.write(sim._global, high[swap], who, a[swap])
-
-
-def _jmp(sim: Simulator, code: _Code, threads: _Threads) -> Any:
-    return True
-
-
-def _beq(sim: Simulator, code: _Code, threads: _Threads) -> Any:
-    return _mask(sim.value(code[1], threads) == sim.value(code[2], threads))
-
-
-def _bne(sim: Simulator, code: _Code, threads: _Threads) -> Any:
-    return _mask(sim.value(code[1], threads) != sim.value(code[2], threads))
-
-
-def _mask(equal: Any) -> Any:
-    """A mask, of two numbers True, or None where the branch is not taken."""
-    return equal if isinstance(equal, np.ndarray) else (True if equal else None)
-
-
-def _conditional(sim: Simulator, code: _Code, threads: _Threads) -> Any:
-    flags = sim.flags if threads is None else sim.flags[threads]
-    return flags == CONDITIONS[code[0]]
-
-
-def _barrier(sim: Simulator, code: _Code, threads: _Threads) -> Any:
-    sim.waiting[slice(None) if threads is None else threads] = WAITS[code[0]]
-    return True
-
-
-_HANDLERS: dict[str, Callable[[Simulator, _Code, _Threads], Any]] = {
-    "SET": _set,
-    "ADD": _add,
-    "MUL": _mul,
-    "LD": _ld,
-    "ST": _st,
-    "CMP": _cmp,
-    "JMP": _jmp,
-    "BEQ": _beq,
-    "BNE": _bne,
-    "BRZ": _conditional,
-    "BRLT": _conditional,
-    "BRGT": _conditional,
-    "SYNC": _barrier,
-    "SYNCB": _barrier,
-    "SHLD": _shld,
-    "SHST": _shst,
-    "CSWAP": _cswap,
-}

@@ -19,6 +19,7 @@ from magpie.runtime.drivers.interp import host_arguments
 if TYPE_CHECKING:
     from magpie.backends.base import Artifact
     from magpie.backends.tgpu.kernel import Assembly
+    from magpie.backends.tgpu.launch import Launch
     from magpie.backends.tgpu.machine import Result
     from magpie.ir.nodes import Kernel
 
@@ -29,13 +30,15 @@ _KEPT = 64
 
 
 class TgpuDriver(HostDriver):
-    """One device, which is simulated. ``last`` is what the last launch of this process gave: cycles and counts."""
+    """One device, which is simulated. ``last`` is what the last launch of this process gave: cycles and counts;
+    `last_launch` is that launch as a document."""
 
     id = "tgpu"
 
     def __init__(self) -> None:
         super().__init__()
         self.last: Result | None = None
+        self._record: tuple[Kernel, Assembly, Binding, Any] | None = None
 
     def probe(self) -> str | None:
         return None
@@ -52,6 +55,16 @@ class TgpuDriver(HostDriver):
                 properties={"software": True},
             ),
         )
+
+    def last_launch(self) -> tuple[Launch, dict[str, Any]]:
+        """The last launch of this process as a launch document, with what its arrays held before it.
+
+        Each array is an input, and those that the kernel writes are outputs. Raises GpuError where there was no launch,
+        or one whose arrays overlap, which documents cannot say.
+        """
+        if self._record is None:
+            raise self.unsupported("nothing was launched on tiny-gpu yet")
+        return _document(*self._record)
 
     def load(self, device: int, artifact: Artifact, **options: Any) -> _Loaded:
         if artifact.payload is None:
@@ -82,15 +95,17 @@ class _Loaded:
             assembly = self.code(binding)
             blocks, threads = _flat(shape.grid), _flat(shape.block)
             assert isinstance(assembly.shared_size, int)
+            memory = image.words()
             result = simulate(
                 assembly.program,
                 (blocks, threads),
-                image.words(),
+                memory,
                 num_registers=assembly.num_registers,
                 shared_size=assembly.shared_size,
             )
             image.write_back(result.memory, written)
             self.driver.last = result
+            self.driver._record = self.kernel, assembly, binding, memory
 
         return call
 
@@ -113,6 +128,32 @@ class _Loaded:
 
 def _flat(dims: tuple[int, int, int]) -> int:
     return dims[0] * dims[1] * dims[2]
+
+
+def _document(kernel: Kernel, assembly: Assembly, binding: Binding, memory: Any) -> tuple[Launch, dict[str, Any]]:
+    """A launch as a document, and its inputs."""
+    from magpie.backends.tgpu.launch import Buffer as Stretch
+    from magpie.backends.tgpu.launch import Kernel as Step
+    from magpie.backends.tgpu.launch import Launch
+
+    buffers: dict[str, Stretch] = {}
+    inputs: dict[str, Any] = {}
+    end = 0
+    for array in kernel.buffers:
+        place = binding.buffers[array.name]
+        if place.addr < end or place.strides != Place.contiguous(place.addr, place.shape).strides:
+            raise GpuError(GpuErrorKind.Unsupported, "tgpu", "the arrays of the last launch overlap")
+        made = buffers[array.name] = Stretch(place.addr, array.type.name, place.shape, "input")
+        end = made.addr + made.size
+        inputs[array.name] = from_words(memory[made.addr : end], array.type.numpy, made.shape)
+    written = tuple(b.name for b in kernel.buffers if b.writes)
+    if not written:
+        raise GpuError(GpuErrorKind.Unsupported, "tgpu", "the last launch wrote to no array")
+    assert isinstance(assembly.shared_size, int)
+    grid, registers = (_flat(binding.grid), _flat(binding.block)), assembly.num_registers
+    step = Step(kernel.name, written[0], "kernel", grid, assembly.shared_size, assembly.text, registers)
+    names = tuple(buffers)
+    return Launch(kernel.name, registers, len(memory), buffers, names, written, (step,)).with_estimate(), inputs
 
 
 def binding_of(shape: LaunchShape, places: Mapping[str, Place], arguments: Mapping[str, Any]) -> Binding:
