@@ -1,8 +1,10 @@
 """An int8 MLP that reads handwritten digits, from training to tiny-gpu: `python -m examples.digits_mlp`.
 
-Two dense layers are trained on the digits of scikit-learn (8 x 8 pixels of 0 to 16), quantised to integers, and exported
-to ONNX: the pixels and the weights are int8, sums int32. Every target that this machine has then computes the same
-numbers from the file; tiny-gpu's simulator says what it costs there. It takes `pip install onnx scikit-learn`.
+Two dense layers are trained on the digits of scikit-learn (8 x 8 pixels of 0 to 16), quantised to integers, and
+exported to ONNX: the pixels and the weights are int8, sums int32. Every target that this machine has then computes
+the same numbers from the file; tiny-gpu's simulator says what it costs there.
+
+It takes `pip install onnx scikit-learn`.
 """
 
 from __future__ import annotations

@@ -9,12 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import magpie as mp
+from magpie.dtypes import f32, i8, i32
 from magpie.frontend.graph.lower import Target, lower_graph
 from magpie.frontend.graph.passes import eliminate_dead, fold_constants, merge_common, optimise
 from magpie.frontend.graph.passes.memory import plan_memory, storage
-from magpie.frontend.graph.reference import evaluate
+from magpie.frontend.graph.reference import evaluate, evaluate_op
 from magpie.ir.verify import verify
-from magpie.runtime.tensor_graph import TensorGraph
+from magpie.runtime import tensor_targets
+from magpie.runtime.tensor_graph import GraphKernel, TensorGraph
 from magpie.runtime.tensor_targets import target_of
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -105,6 +107,43 @@ def test_products_of_every_tile(shape, types):
         compiled = TensorGraph(graph).compile(backend)
         assert [len(item.op.epilogue) for item in compiled.kernels] == [2]
         check(graph, inputs, compiled.run(inputs), backend)
+
+
+SHARED = Target(block=16, fused=True, subgroup=16)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (16, 16, 16), (70, 33, 100), (17, 50, 16), (128, 16, 65)])
+@pytest.mark.parametrize("types", [("f32", "f32"), ("i8", "i32"), ("f16", "f16")])
+def test_products_through_shared_memory(shape, types, monkeypatch):
+    monkeypatch.setitem(tensor_targets._TARGETS, "interp", SHARED)
+    (m, k, n), (t, out) = shape, types
+    graph = parsed(
+        f"graph g(%a: {t}[3, {m}, {k}], %b: {t}[3, {k}, {n}], %s: {out}[{n}]) {{\n%c = matmul %a, %b\n%d = bias %c, %s\n"
+        "%y = relu %d\nreturn %y\n}"
+    )
+    rng = np.random.default_rng(3)
+    inputs = {v.name: random_array(rng, v.dtype, v.shape) for v in graph.inputs}
+    compiled = TensorGraph(graph).compile("interp")
+    assert len(compiled.kernels[0].kernel.shared) == 2
+    check(graph, inputs, compiled.run(inputs), "shared")
+
+
+@pytest.mark.parametrize("target", [target_of("cpu", 2), SHARED, Target(), target_of("tgpu", 2)], ids=["cpu", "shared", "plain", "flat"])
+@pytest.mark.parametrize("seed", range(6))
+def test_kernels_have_no_races_and_stay_in_bounds(target, seed):
+    made = Random(4000 + seed, extents=(1, 3, 17), dtypes=(i8, i32) if target.flat else (f32, f32, i8))
+    if not made.graph.outputs:
+        return
+    graph = optimise(made.graph, 2, target)
+    known = {v: made.inputs[v.name] for v in graph.inputs}
+    with np.errstate(all="ignore"):
+        for op in graph.ops:
+            known[op.result] = evaluate_op(op, known)
+    for item in lower_graph(graph, target):
+        known.update(item.packed)
+        arrays = [np.zeros(v.size, v.dtype.numpy) if v is item.op.result else known[v].reshape(-1).copy() for v in item.args]
+        reports = GraphKernel("g", item.kernel).sanitize(grid=item.grid, args=tuple(arrays))
+        assert not reports, (item.op, reports)
 
 
 @pytest.mark.parametrize("left", [(3, 5, 6), (1, 5, 6), (2, 3, 5, 6), (5, 6)])

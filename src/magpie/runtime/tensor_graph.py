@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,7 @@ class CompiledGraph:
         self.ir, self.kernels = lowered(graph, self.target, opt)
         self.plan = plan_memory(self.ir, lambda v: v.nbytes, _ALIGN)
         self._lock = threading.Lock()
+        self._made: dict[str, GraphKernel] = {}
         self._buffers = self._place()
         self._steps = [self._step(item) for item in self.kernels]
         self._recorded: Callable[[], None] | None = None
@@ -149,7 +151,12 @@ class CompiledGraph:
         return found
 
     def _step(self, item: Lowered) -> tuple[Launcher, tuple[Buffer, ...]]:
-        kernel = GraphKernel(self.ir.name, item.kernel)
+        # Layers of a network are alike: kernels that differ in their number alone are one, and compiled once.
+        kernel_ir = replace(item.kernel, name=item.op.name)
+        text = print_kernel(kernel_ir, locations=False)
+        kernel = self._made.get(text)
+        if kernel is None:
+            kernel = self._made[text] = GraphKernel(self.ir.name, kernel_ir)
         subgroups = any(node.op.startswith("subgroup_") for node in walk(item.kernel.body))
         size = self.target.subgroup if subgroups and len(self.device.subgroup_sizes) > 1 else None
         options = LaunchOptions(device=self.device, subgroup_size=size)

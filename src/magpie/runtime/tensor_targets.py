@@ -12,13 +12,13 @@ __all__ = ["target_of"]
 _TARGETS: dict[str, Target] = {
     "cpu": Target(rows=8, columns=2, lanes=16, fused=True, subgroup=16, group=256),
     "interp": Target(subgroup=16, group=256),
-    "ptx": Target(fused=True, subgroup=32),
-    "hip": Target(fused=True, subgroup=32),
+    "ptx": Target(block=16, fused=True, subgroup=32),
+    "hip": Target(block=16, fused=True, subgroup=32),
     "tgpu": Target(flat=True, staged=True),
 }
 
 
 def target_of(backend: str, opt: int) -> Target:
     """The layout for a backend at a level; below 2 there are no tiles."""
-    found = _TARGETS.get(canonical(backend), Target())
-    return found if opt >= 2 else replaced(found, lanes=0, staged=False)
+    found = _TARGETS.get(canonical(backend), Target(block=16))
+    return found if opt >= 2 else replaced(found, lanes=0, block=0, staged=False)

@@ -24,6 +24,10 @@ class MatMul(Lowering):
             self._flat_element()
         elif self.target.lanes:
             self._tiles()
+        elif self.target.block and min(self.m, self.n, self.k) >= self.target.block:
+            from magpie.frontend.graph.lower.shared_tiles import SharedTiles
+
+            SharedTiles(self).lower()
         else:
             self._element()
 
