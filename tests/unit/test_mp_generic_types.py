@@ -309,3 +309,27 @@ bb0:
     mp.load_module(path).k.launch(grid=1, args=(x, y), backend=backend)
     assert np.array_equal(x["a"], swapped["b"]) and np.array_equal(x["b"], swapped["a"])
     assert np.array_equal(y["a"], kept) and np.array_equal(y["b"], kept)
+
+
+# --- value structs have an end ----------------------------------------------------------------------------------------
+def test_generic_value_structs_have_an_end():
+    text = "value struct TA<T: type> {\n    field x: T\n}\n"
+    assert errors(text + "value struct TB {\n    field a: TA<i32>\n    field b: TA<TA<f32>>\n}\n") == []
+    assert errors(text + "value struct TB {\n    field a: TA<TB>\n}\n") == [("MPT0011", 5)]
+    assert errors(text + "value struct TB {\n    field a: TA<Array<TB>>\n}\n") == []  # on the heap
+    assert errors("value struct TG<T: type> {\n    field x: TG<TG<T>>\n}\n") == [("MPT0011", 2)]
+    assert errors("value struct TG<T: type> {\n    field x: TOption<TG<T>>\n}\n") == []
+
+
+def test_generic_value_structs_are_not_too_large():
+    double = "value struct TD<T: type> {\n    field a: T\n    field b: T\n}\n"
+    nested = "i32"
+    for count in (2**k for k in range(1, 41)):
+        nested = f"TD<{nested}>"
+        if count in (2, 4096, 8192, 2**40):
+            wanted = [] if count <= 4096 else [("MPT0011", 6)]
+            assert errors(double + f"fn @f(%x: {nested}) -> unit {{\nbb0:\n    ret\n}}\n") == wanted, count
+            create = f"%r: TResult<gpu.TBuffer<{nested}>, gpu.TError> = gpu.host.@buffer_new "
+            create += "{ dev=%dev, len=const.u64 1, usage_flags=const.u32 1 }"
+            wanted = [] if count <= 4096 else [("MPT0011", 8)]
+            assert errors(double + f(f"    {create}", "%dev: gpu.TDevice")) == wanted, count

@@ -129,6 +129,7 @@ fn @f(
     %dev: borrow gpu.TDevice,
     %buf: gpu.TBuffer<f32>,
     %hint: gpu.MemoryHint,
+    %session: gpu.TProfileSession,
     %b: mutborrow TStrBuilder
 ) -> TResult<i64, Str> {
 bb0:
@@ -323,6 +324,16 @@ LINES = {
     "%x: TOption<TNode> = weak.upgrade { v=%node }": "MPS0004",
     "%x: shared TNode = share { v=%node }": None,
     "retain { v=%node }": None,
+    "%x: u64 = gpu.buffer_len<f32> { buf=%buf }": None,
+    "%x: u32 = gpu.buffer_len<f32> { buf=%buf }": "MPS0004",
+    f"%x: {UNIT} = gpu.profile.@launch_profiled {{ session=%session, dev=%dev, kernel=@k, grid=[%u, %u, %u], "
+    "block=[%u, %u, %u], args=[%buf, %i] }": None,
+    "gpu.profile.@launch_profiled { session=%session, dev=%dev, kernel=@k, grid=[%u, %u, %u], block=[%u, %u, %u], "
+    "args=[%buf, %i] }": None,  # what profile calls give may be dropped
+    f"%x: {UNIT} = gpu.profile.@launch_profiled {{ session=%session, dev=%dev, kernel=@k, grid=[%u, %u, %u], "
+    "block=[%u, %u, %u], args=[%buf] }": "MPT0010",
+    f"%x: {UNIT} = gpu.profile.@launch_profiled {{ session=%dev, dev=%dev, kernel=@k, grid=[%u, %u, %u], "
+    "block=[%u, %u, %u], args=[%buf, %i] }": "MPS0004",
     "%x: Array<i32> = clone { v=%ints }": None,
     # globals
     "%x: i64 = @limit": None,

@@ -11,6 +11,8 @@ from magpie.mpir.types import Ty, scalar
 
 __all__ = ["Unifier", "bare", "belongs", "wanted_of"]
 
+_MOST_TYPES = 4096  # structs inside of the elements of a buffer; the frontend has said what has more
+
 
 def bare(type_: Ty) -> Ty:
     """The type without borrow, mutborrow and shared, inside too."""
@@ -32,11 +34,16 @@ def _is_equal(module: Module, type_: Ty) -> bool:
 
 
 def _is_element(module: Module, type_: Ty) -> bool:
-    if scalar(type_) is not None:
-        return True
-    struct = module.struct(type_.name)
-    fields = fields_of(module, type_) or []
-    return struct is not None and not struct.heap and bool(fields) and all(_is_element(module, t) for _, t in fields)
+    todo, seen = [type_], set[Ty]()
+    while todo and len(seen) <= _MOST_TYPES:
+        at = todo.pop()
+        if scalar(at) is None and at not in seen:
+            struct, fields = module.struct(at.name), fields_of(module, at)
+            if struct is None or struct.heap or not fields:
+                return False
+            seen.add(at)
+            todo += [field for _, field in fields]
+    return not todo
 
 
 def _is_key(module: Module, type_: Ty) -> bool:

@@ -224,8 +224,8 @@ def verify(module: Module) -> list[Diagnostic]:
     found = dict.fromkeys(module_rules(module, near))
     kernels = [f for f in module.functions if f.gpu_meta is not None]
     on_device = {f.name for f in reached(module, *kernels)}
-    main = module.function("main")
-    on_host = set() if main is None else {f.name for f in reached(module, main)}
+    roots = [module.function("main"), *(module.function(impl.function) for impl in module.impls)]
+    on_host = {f.name for f in reached(module, *(root for root in roots if root is not None))}
     for function in module.functions:
         known = Known(module, function, near, function.name in on_device, function.name in on_host)
         for group in RULES:

@@ -38,8 +38,16 @@ def declared_once(module: Module) -> Found:
 
 def _nested_in_itself(module: Module) -> str | None:
     """A value struct that holds itself, directly or through others; fields of heap structs are references."""
-    inner = {s.name: [t.name for _, t in s.fields] for s in module.structs if not s.heap}
-    inner = {name: [n for n in names if n in inner] for name, names in inner.items()}
+    value = {s.name: [t for _, t in s.fields] for s in module.structs if not s.heap}
+    inner: dict[str, list[str]] = {}
+    for name, types in value.items():
+        found, names = list(types), set[str]()
+        while found:
+            type_ = found.pop()
+            if type_.name in value:
+                names.add(type_.name)
+                found += type_.args  # a generic struct may hold what it is of
+        inner[name] = sorted(names)
     for part in strongly_connected(inner, inner):
         return part[0]
     return None

@@ -227,10 +227,10 @@ def _pointer(known: Known, instr: Instr) -> Found:
 
 
 def _length(known: Known, instr: Instr) -> Found:
-    if instr.type is None or instr.type.name not in ("u32", "u64"):
-        yield Diagnostic(
-            "MPS0004", f"gpu.buffer_len gives u32 in a kernel and u64 elsewhere, not {instr.type}", instr.loc
-        )
+    wanted = "u32" if known.on_device else "u64"
+    if instr.type is None or instr.type.name != wanted:
+        text = f"gpu.buffer_len gives u32 in a kernel and u64 elsewhere, not {instr.type}"
+        yield Diagnostic("MPS0004", text, instr.loc, help=f"here it is {wanted}")
 
 
 def _field(known: Known, instr: Instr) -> Found:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.names import Names, ty
+from magpie.frontend.mp.value_structs import shortened
 from magpie.mpir.types import Ty
 
 __all__ = ["expand"]
@@ -80,7 +81,7 @@ class _Expanding:
             while name in self.instances or any(name == n for _, _, n in self.todo):
                 name += "."  # Map<A<B>, C> and Map<A<B, C>> have the same words
             known[key] = name
-            self.names.instances[name] = f"{function.name}<{', '.join(map(str, key))}>"
+            self.names.instances[name] = f"{function.name}<{', '.join(map(shortened, key))}>"
             self.todo.append((function, args, name))
         return known[key]
 

@@ -9,6 +9,7 @@ from magpie.diagnostics import Diagnostic
 from magpie.frontend.mp import nodes
 from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.source import Source
+from magpie.frontend.mp.value_structs import Sizes
 from magpie.mpir.known import Near
 from magpie.mpir.prelude import ENUMS, HANDLES, STRUCTS
 from magpie.mpir.types import TYPE_IDS, Ty
@@ -22,8 +23,6 @@ _GENERIC = {
     "TCallable": 1,
     "rawptr": 1,
 }
-_MOST_FIELDS = 4096  # of a value struct
-_DEEPEST = 64
 _PLAIN = ("unit", "Str", "ptr")
 _MLX_ARRAY = "mlx.TArray"
 #: What an array of MLX holds (specification, section 8.2).
@@ -60,6 +59,13 @@ class Names:
             **{name: len(enum.params) for name, enum in ENUMS.items()},
         }
         self._declare()
+        self.sizes = Sizes(
+            {
+                d.name: (tuple(p.name for p in d.type_params), [ty(f.type) for f in d.fields])
+                for d in module.decls
+                if isinstance(d, nodes.Struct) and d.kind == "value"
+            }
+        )
 
     def report(self, code: str, text: str, node: nodes.Node, function: str = "", help: str | None = None) -> None:
         """Add an error at ``node``."""
@@ -115,6 +121,7 @@ class Names:
                 near = self.near(bare, known)
                 help = f"did you mean @{near}?" if near else None
                 self.report("MPT0003", f"there is no {name} to export", exports, help=help)
+        self._structs()
         for decl in self.module.decls:
             scope = {p.name for p in getattr(decl, "type_params", ())}
             if isinstance(decl, nodes.Function):
@@ -126,8 +133,6 @@ class Names:
                         self._type(type_, generic, "")
             self.check_types(decl, scope)
 
-        self._structs()
-
     def check_types(self, decl: nodes.Decl, scope: Collection[str] = ()) -> None:
         """Look at the types that a declaration names; ``scope`` are its type parameters."""
         for type_ in _types(decl):
@@ -138,7 +143,7 @@ class Names:
         return self.types.get(type_.name) == len(type_.args) and all(map(self.knows, type_.args))
 
     def _structs(self) -> None:
-        """Fields have names of their own, and value structs an end: they are taken apart field by field."""
+        """Fields have names of their own, and value structs an end."""
         for decl in self.module.decls:
             if isinstance(decl, nodes.Struct):
                 seen: set[str] = set()
@@ -146,35 +151,11 @@ class Names:
                     if field.name in seen:
                         self.report("MPS0003", f"{decl.name} has the field {field.name} twice", field)
                     seen.add(field.name)
-        value = {d.name: d for d in self.module.decls if isinstance(d, nodes.Struct) and d.kind == "value"}
-        sizes: dict[str, tuple[int, int]] = {}  # how many fields that are no structs, and how deep they stand
-        active: set[str] = set()
-        for root in value:
-            todo = [root]
-            while todo:
-                name = todo[-1]
-                inner = [f.type.name for f in value[name].fields if f.type.name in value]
-                wanted = [n for n in inner if n not in sizes]
-                if name in sizes or not wanted or name in active:
-                    todo.pop()
-                    if name not in sizes:
-                        sizes[name] = self._size(value[name], sizes, bool(wanted))
-                else:
-                    active.add(name)
-                    todo += wanted
-
-    def _size(self, struct: nodes.Struct, sizes: dict[str, tuple[int, int]], endless: bool) -> tuple[int, int]:
-        inner = [sizes.get(f.type.name, (1, 0)) for f in struct.fields]
-        count, depth = sum(n for n, _ in inner), 1 + max((d for _, d in inner), default=0)
-        if endless:
-            self.report("MPT0011", f"{struct.name} holds itself, and would have no end", _head(struct, self.source))
-        elif count > _MOST_FIELDS or depth > _DEEPEST:
-            text = f"{struct.name} has {count} fields, {depth} structs deep"
-            help = f"a value struct has at most {_MOST_FIELDS:,}, {_DEEPEST} deep, those of its fields counted in"
-            self.report("MPT0011", text, _head(struct, self.source), help=help)
-        else:
-            return count, depth
-        return 1, 1  # said once, not again of every struct around it
+        for decl in self.module.decls:
+            if isinstance(decl, nodes.Struct) and decl.kind == "value":
+                fault = self.sizes.fault(Ty(decl.name, tuple(Ty(p.name) for p in decl.type_params)))
+                if fault is not None:
+                    self.report("MPT0011", fault[0], _head(decl, self.source), help=fault[1])
 
     def _type(self, type_: nodes.Type, scope: set[str], function: str) -> None:
         name = type_.name
@@ -192,6 +173,8 @@ class Names:
         elif len(type_.args) != wanted:
             shown = "no arguments" if wanted == 0 else "1 argument" if wanted == 1 else f"{wanted} arguments"
             self.report("MPT0002", f"{name} has {shown} in <>, and here {len(type_.args)}", type_, function)
+        elif type_.args and (fault := self.sizes.fault(ty(type_))) is not None:
+            self.report("MPT0011", fault[0], type_, function, fault[1])
         elif name == "TCallable" and not self._is_sig(type_.args[0], scope):
             shown = ty(type_).args[0].name if ty(type_).args else str(type_.args[0])
             near = self.near(shown, self.sigs)
