@@ -67,6 +67,15 @@ def test_what_depends_on_ids_is_exact():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["", "\nSYNCB", "\nLD R3, R7\nBEQ R3, 0, x\nADD R4, R4, 1\nx: SET R3, 0"])
+def test_blocks_are_looked_at_in_parts(monkeypatch, text):
+    code = program("SET R0, 0\nL: ADD R0, R0, 1\nCMP R0, R5\nBRLT L\nBNE R7, 7, e\nST 0, 1\ne: SET R1, 1" + text)
+    whole = estimate(code, (9, 2))
+    monkeypatch.setattr("magpie.backends.tgpu.estimate._TOGETHER", 4)
+    assert estimate(code, (9, 2)) == whole
+    holds(code, (9, 2), np.arange(18) % 3)
+
+
 def test_a_relu_has_bounds_that_are_reached():
     code = program("LD R0, R7\nCMP R0, 0\nBRGT skip\nSET R0, 0\nskip: ST R7, R0")
     found = estimate(code, (2, 3))

@@ -314,6 +314,22 @@ def test_a_fault_names_its_kernel():
         run_launch(parsed(), {}, engine="gpu")
 
 
+def test_what_there_is_no_room_for():
+    value = document()
+    value["kernels"][0]["grid"] = [30000, 30000]
+    x = {"X": np.zeros((4, 8), np.int8)}
+    for engine in ("simulator", "interp"):
+        with pytest.raises(GpuError, match="MPG_TGPU_1105.*900,000,000 threads"):
+            run_launch(parsed(value), x, engine=engine)
+    value = document()
+    value["kernels"][0] |= {"grid": [1000, 1], "shared_size": 1 << 20}
+    with pytest.raises(GpuError, match="words of shared memory"):
+        run_launch(parsed(value), x)
+    value = document() | {"mem_size": (1 << 31) - 1}
+    with pytest.raises(GpuError, match="MPG_TGPU_1105"):
+        run_launch(parsed(value), x)
+
+
 def test_every_type_of_element_comes_and_goes():
     cases = [
         ("i8", -128),

@@ -16,7 +16,7 @@ import numpy as np
 
 from magpie.backends.tgpu.exact import CONDITIONS, NOTHING
 from magpie.backends.tgpu.flow import Flow
-from magpie.backends.tgpu.isa import Program, Reg
+from magpie.backends.tgpu.isa import BLOCK, THREAD, Program, Reg
 from magpie.backends.tgpu.machine import Request, deadlock, initial_registers
 
 __all__ = ["METRICS", "Bounds", "Estimate", "estimate", "total"]
@@ -26,6 +26,8 @@ _Array = np.ndarray[Any, Any]
 _ENDLESS = 1 << 60
 #: Rounds of the interpretation, after which a launch is taken for one that may not end.
 _ROUNDS = 1_000_000
+#: Threads that are looked at together: enough for NumPy, and few enough to fit anywhere.
+_TOGETHER = 1 << 16
 
 #: What is counted beside instructions and steps, and the instruction that counts.
 METRICS = {"loads": "LD", "stores": "ST", "shared_loads": "SHLD", "shared_stores": "SHST", "swaps": "CSWAP"}
@@ -93,22 +95,35 @@ def estimate(program: Program, grid: tuple[int, int], *, num_registers: int = 0,
     Exact where no branch depends on loaded data. Raises GpuError MPG_TGPU_1103 where threads wait for ever.
     """
     request = Request(program, grid, num_registers or program.registers, shared_size)
-    walk = _Walk(request)
-    try:
-        walk.all()
-    except _NoBound:
-        return walk.lower_bounds()
-    return walk.result()
+    threads = grid[1]
+    # Blocks have nothing to do with one another but at SYNC, so they need not all be looked at together.
+    together = grid[0] if any(i.op == "SYNC" for i in program.instructions) else max(1, _TOGETHER // threads)
+    found: list[Estimate] = []
+    for first in range(0, grid[0], together):
+        part = Request(program, (min(together, grid[0] - first), threads), request.num_registers, shared_size)
+        walk = _Walk(part, first)
+        try:
+            walk.all()
+        except _NoBound:
+            return _Walk(Request(program, (1, 1), request.num_registers, shared_size), 0).lower_bounds(request.threads)
+        found.append(walk.result())
+    whole = total(found)
+    most = [e.cycles.max for e in found if e.cycles.max is not None]
+    cycles = Bounds(max(e.cycles.min for e in found), max(most) if len(most) == len(found) else None)
+    return Estimate(whole.instructions, cycles, whole.accesses)
 
 
 class _Walk:
     """The abstract state of all threads. ``cost`` is [metric, least or most, thread]: instructions, steps, accesses."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, first_block: int) -> None:
         self.request = request
+        self.first_block = first_block
         self.flow = Flow(request.program)
         n, size = request.threads, len(request.program)
         self.values = initial_registers(request)
+        self.values[BLOCK] += first_block
+        self.values[THREAD] += first_block * request.grid[1]
         self.known = np.ones(self.values.shape, bool)
         self.flags = np.full(n, NOTHING, np.int8)
         self.flags_known = np.ones(n, bool)
@@ -141,9 +156,8 @@ class _Walk:
 
         return Estimate(of(0), of(1), {name: of(row) for row, name in enumerate(METRICS, 2)})
 
-    def lower_bounds(self) -> Estimate:
-        """What every thread does on the cheapest way through the program."""
-        n = self.request.threads
+    def lower_bounds(self, n: int) -> Estimate:
+        """What each of ``n`` threads does on the cheapest way through the program."""
 
         def least(row: int) -> int:
             def cost(pc: int) -> int:
@@ -167,7 +181,12 @@ class _Walk:
                 return
             if not self.release(waiting):
                 first = int(np.flatnonzero(waiting)[0])
-                raise deadlock(self.request, first, int(self.pc[first]), int((~waiting).sum()))
+                raise deadlock(
+                    self.request,
+                    first + self.first_block * self.request.grid[1],
+                    int(self.pc[first]),
+                    int((~waiting).sum()),
+                )
 
     def release(self, waiting: _Array) -> bool:
         """Let those go on whose barrier all have come to; whether there are any."""

@@ -13,9 +13,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from magpie.backends.tgpu.isa import Operand, Program, Reg
-from magpie.backends.tgpu.machine import MAX_STEPS, Request, Result, count_opcodes, deadlock, endless, outside
+from magpie.backends.tgpu.machine import (
+    MAX_STEPS,
+    Request,
+    Result,
+    count_opcodes,
+    deadlock,
+    endless,
+    outside,
+    too_large,
+)
 
 __all__ = ["interpret"]
+
+#: Threads of a launch that are interpreted: each is an object of a kilobyte or two.
+_MOST_THREADS = 1 << 20
 
 
 def interpret(
@@ -32,6 +44,9 @@ def interpret(
     import numpy as np
 
     request = Request(program, grid, num_registers or program.registers, shared_size, silent_shared, max_steps)
+    error = too_large(request, np.size(memory), _MOST_THREADS)
+    if error is not None:
+        raise error
     run = _Run(request, np.array(memory, np.int32).reshape(-1).tolist())
     run.all()
     threads = [thread for block in run.blocks for thread in block]

@@ -15,16 +15,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_STEPS",
+    "MOST_THREADS",
+    "MOST_WORDS",
     "Request",
     "Result",
     "deadlock",
     "endless",
     "initial_registers",
     "outside",
+    "too_large",
 ]
 
 #: Steps after which a launch is taken for one that does not end.
 MAX_STEPS = 1_000_000
+#: Threads of a launch, and words of memory or of shared memory of all blocks, that are simulated: 2 GiB of registers.
+MOST_THREADS, MOST_WORDS = 1 << 24, 1 << 28
 
 
 @dataclass(slots=True)
@@ -104,6 +109,25 @@ def count_opcodes(program: Program, executed: list[int]) -> dict[str, int]:
     for instruction, n in zip(program.instructions, executed, strict=True):
         counts[instruction.op] += n
     return {name: n for name, n in counts.items() if n}
+
+
+def too_large(request: Request, words: int, most_threads: int = MOST_THREADS) -> GpuError | None:
+    """The error for a launch that there is no room for, with ``words`` of memory; None where there is."""
+    shared = request.grid[0] * request.shared_size
+    for what, n, most in (
+        ("threads", request.threads, most_threads),
+        ("words of memory", words, MOST_WORDS),
+        ("words of shared memory", shared, MOST_WORDS),
+    ):
+        if n > most:
+            return GpuError(
+                GpuErrorKind.ResourceExhausted,
+                "tgpu",
+                f"the launch has {n:,} {what}, and there is room for {most:,}",
+                diagnostic="MPG_TGPU_1105",
+                help="run a smaller problem, or in parts",
+            )
+    return None
 
 
 def outside(request: Request, address: int, pc: int, thread: int, words: int, *, shared: bool) -> GpuError:

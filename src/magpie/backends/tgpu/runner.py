@@ -9,7 +9,7 @@ from typing import Any
 
 from magpie.backends.tgpu.interp import interpret
 from magpie.backends.tgpu.launch import Launch
-from magpie.backends.tgpu.machine import MAX_STEPS, Result
+from magpie.backends.tgpu.machine import MAX_STEPS, MOST_WORDS, Result
 from magpie.backends.tgpu.simulator import simulate
 from magpie.backends.tgpu.words import from_words, to_words
 from magpie.dtypes import by_name
@@ -101,6 +101,13 @@ def _image(launch: Launch, inputs: Mapping[str, Any]) -> Any:
         wanted = ", ".join(launch.inputs) or "nothing"
         raise LaunchTypeError(
             f"the inputs of {launch.name!r} are {wanted}; {'; '.join(said)}", backend="tgpu", diagnostic="MPG_TGPU_1202"
+        )
+    if launch.mem_size > MOST_WORDS:
+        raise GpuError(
+            GpuErrorKind.ResourceExhausted,
+            "tgpu",
+            f"the document has {launch.mem_size:,} words of memory, and there is room for {MOST_WORDS:,}",
+            diagnostic="MPG_TGPU_1105",
         )
     memory = np.zeros(launch.mem_size, np.int32)
     for name, buffer in launch.buffers.items():

@@ -25,6 +25,7 @@ from magpie.backends.tgpu.machine import (
     deadlock,
     endless,
     initial_registers,
+    too_large,
 )
 
 __all__ = ["Simulator", "simulate"]
@@ -100,6 +101,9 @@ class Simulator:
     def __init__(self, request: Request, memory: Any) -> None:
         self.request = request
         program = request.program
+        error = too_large(request, np.size(memory))
+        if error is not None:
+            raise error
         self.memory = np.array(memory, np.int32).reshape(-1)
         self.shared = np.zeros(request.grid[0] * request.shared_size, np.int32)
         self.registers = initial_registers(request)

@@ -89,6 +89,13 @@ _d("MPG_TGPU_1104", ERROR, "Reserved register changed", """
     wrong:  ADD R6, R6, 1
     right:  ADD R0, R6, 1
     """)
+_d("MPG_TGPU_1105", ERROR, "Launch too large to simulate", """
+    The simulator holds all registers, memory and shared memory at once: 16,777,216 threads (the interpreter 1,048,576),
+    and 268,435,456 words of memory and of shared memory. Larger launches are refused before anything is allocated.
+
+    wrong:  "grid": [30000, 30000]
+    right:  "grid": [300, 300]
+    """)
 _d("MPG_TGPU_1201", ERROR, "Launch document that is not valid", """
     A launch document is JSON of the form in docs/launch.schema.json, and more: its buffers lie in its memory, its
     inputs and constants do not overlap, its names are those of buffers, and its assembly can be read. The message has
