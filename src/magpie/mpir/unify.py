@@ -135,6 +135,8 @@ class Unifier:
         if want.name == "maybe":
             inner = self.shown(want.args[0])
             return f"{inner} or TResult<{inner}, gpu.TError>"
+        if want.name in self.params and want.name not in self.found:
+            return "a value"
         if want.name in CLASSES and want.name != "enum":
             return wanted_of(want.name)
         return str(replace(want, self.found))

@@ -50,8 +50,9 @@ def operand_names(instr: Instr, row: Signature) -> Found:
         takes_no = f"takes no {' and no '.join(more)}" if more else ""
         text = f"{instr.op} {' and '.join(filter(None, (lacks, takes_no)))}"
         yield Diagnostic("MPS0001", text, instr.loc, help=f"it is {row.text}")
-    elif instr.targs and len(instr.targs) != len(row.params):
-        text = f"{instr.op} has {len(instr.targs)} arguments in <>, wanted {len(row.params)} or none"
+    elif len(instr.targs) != len(row.params) and (instr.targs or row.variant):
+        wanted = f"{len(row.params)}{'' if row.variant else ' or none'}"
+        text = f"{instr.op} has {len(instr.targs)} arguments in <>, wanted {wanted}"
         yield Diagnostic("MPS0001", text, instr.loc, help=f"it is {row.text}")
 
 

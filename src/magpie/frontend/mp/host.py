@@ -139,13 +139,20 @@ class HostLowering(Lowering):
         self.types[name] = UNIT
         return name
 
-    def enum(self, made: m.Instr, op: nodes.Op) -> m.Instr:
+    def enum(self, made: m.Instr, op: nodes.Op) -> m.Instr | None:
         """``enum.new<Ok>``, and ``enum.new<TResult, 0>``, which is the same; the names of variants are words."""
         made.op, made.args = op.name, self.arguments(op.args)
         made.targs = tuple(a if isinstance(a, int) else ty(a) for a in op.type_args)
         if len(made.targs) == 2 and isinstance(made.targs[0], Ty) and isinstance(made.targs[1], int):
-            variants = self.names.variants(made.targs[0].name)
-            number = made.targs[1]
-            if 0 <= number < len(variants):
-                made.targs = (Ty(variants[number]),)
+            name, number = made.targs[0].name, made.targs[1]
+            variants = self.names.variants(name)
+            if op.name == "enum.new" and made.type is not None and made.type.name != name:
+                self.report("MPT0016", f"{op.name}<{name}, {number}> of a {made.type}", op, f"write {made.type.name}")
+                return None
+            if not 0 <= number < len(variants):
+                has = ", ".join(f"{k} {v}" for k, v in enumerate(variants))
+                text = f"{name} has no variant {number}" if variants else f"{name} is no enum"
+                self.report("MPT0016", text, op, f"it has {has}" if variants else None)
+                return None
+            made.targs = (Ty(variants[number]),)
         return made

@@ -58,6 +58,11 @@ class Signature:
     rest: Parameter | None = None
 
     @property
+    def variant(self) -> bool:
+        """Whether what stands in <> is the name of a variant, which cannot be left out."""
+        return self.params[:1] == (("variant", "any"),)
+
+    @property
     def changes(self) -> bool:
         """Whether it does something beside giving its result, which may be dropped then."""
         return "@" in self.name or any(p.type.mode == "mutborrow" for p in self.operands)
