@@ -16,6 +16,8 @@ from magpie.frontend.mp.emit import kernel_text
 from magpie.frontend.mp.kernels import check_source
 from magpie.frontend.mp.source import Source
 from magpie.ir.nodes import Buffer, Kernel
+from magpie.mpir import parse_module, print_module, verify
+from magpie.mpir.emit import emit_kernel
 from magpie.runtime.arguments import bind
 from magpie.runtime.inspection import _lowered
 from tests.conformance.harness import Run
@@ -31,7 +33,11 @@ def lowered(run: Run) -> Kernel:
 
 
 def text_of(kernel: Kernel) -> str:
-    """The text of a kernel; it is in the canonical form, and there is nothing to say of it."""
+    """The text of a kernel; it is in the canonical form, and there is nothing to say of it, nor of its MPIR."""
+    module = emit_kernel(kernel)
+    assert verify(module) == []
+    printed = print_module(module, locations=False)
+    assert print_module(parse_module(printed), locations=False) == printed
     text = kernel_text(kernel)
     source = Source(text, f"{kernel.name}.mp")
     assert [str(d) for d in check_source(source).diagnostics] == []

@@ -64,10 +64,9 @@ gpu fn @k_shown(
     %x_dim1: i64
 ) -> unit target(spv) workgroup(32, 1, 1) {
 bb0:
-    %out_len: u64 = gpu.buffer_len<f32> { buf=%out }
-    %out_n: i64 = cast<u64, i64> { v=%out_len }
+    %out_len: i64 = gpu.buffer_len<f32> { buf=%out }
     %i: i64 = gpu.global_id { dim=const.u32 0 }
-    %v: bool = icmp.slt { lhs=%i, rhs=%out_n }
+    %v: bool = icmp.slt { lhs=%i, rhs=%out_len }
     cbr %v bb1 bb8
 bb1:
     %v_1: i64 = i.trip_count { start=const.i64 0, stop=%x_dim1, step=const.i64 1 }
@@ -192,15 +191,6 @@ def test_build_writes_the_text(tmp_path):
 def k_tiles(a: mp.Array[mp.f32, 2], out: mp.Array[mp.f32, 2]):
     acc = mp.mma.zeros((16, 16), mp.f32)
     mp.mma.store(acc, out, (0, 0))
-
-
-@mp.kernel(requires=("device_malloc",))
-def k_two_pointers(n: mp.i32, out: mp.Array[mp.f32]):
-    p = mp.malloc(8, mp.f32)
-    if n > 3:
-        p = mp.malloc(9, mp.f32)
-    out[0] = p[0]
-    mp.free(p)
 
 
 @pytest.mark.parametrize(("kernel", "what", "line"), [(k_tiles, "tile_fill", 2)])

@@ -316,13 +316,20 @@ class Emitter:
             start, block = len(self.block.instrs), self.block
             emit = EMIT.get(op) or self.arrays.handlers.get(op)
             if emit is None:
-                help = "print a kernel without it, or build for the device" if op.startswith(("tile", "copy")) else None
-                raise self.refused(f"operation like `{op}`", node.loc, help)
+                raise self.refused(_lacking(op), node.loc)
             found = emit(self, node)
             if found is not None:
                 self.values[node] = found
             for instr in block.instrs[start:] if not node.checked else ():
                 instr.unsafe = True
+
+
+def _lacking(op: str) -> str:
+    if op.startswith("tile_"):
+        return f"matrix tiles, and here is `{op}` of mp.mma"
+    if op.startswith("copy_"):
+        return f"copies that run on, and here is mp.{op}"
+    return f"operation like `{op}`"
 
 
 def _meets(node: Node) -> bool:

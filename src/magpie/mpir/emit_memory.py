@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrays"]
 
-_I64, _U64, _BOOL = Ty("i64"), Ty("u64"), Ty("bool")
+_I64, _BOOL = Ty("i64"), Ty("bool")
 _HOST = {
     "shr": "i.ashr",
     **{name: f"i.{name}" for name in ("add", "sub", "mul", "floordiv", "mod", "shl", "and", "or", "xor")},
@@ -85,8 +85,8 @@ class Arrays:
                 return m.Var(self.dims[array][d])
             if array not in self.lengths:
                 of = e.type(array.type)
-                found = e.before("gpu.buffer_len", {"buf": self.array(array)}, _U64, of, hint=f"{array.name}_len")
-                self.lengths[array] = e.before("cast", {"v": found}, _I64, _U64, _I64, hint=f"{array.name}_n")
+                buf: dict[str, m.Operand] = {"buf": self.array(array)}
+                self.lengths[array] = e.before("gpu.buffer_len", buf, _I64, of, hint=f"{array.name}_len")
             return self.lengths[array]
         assert isinstance(array, SharedArray | LocalArray | ConstArray)
         n = array.shape[d]

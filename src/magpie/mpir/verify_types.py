@@ -227,10 +227,10 @@ def _pointer(known: Known, instr: Instr) -> Found:
 
 
 def _length(known: Known, instr: Instr) -> Found:
-    wanted = "u32" if known.on_device else "u64"
-    if instr.type is None or instr.type.name != wanted:
-        text = f"gpu.buffer_len gives u32 in a kernel and u64 elsewhere, not {instr.type}"
-        yield Diagnostic("MPS0004", text, instr.loc, help=f"here it is {wanted}")
+    wanted = ("u32", "i64") if known.on_device else ("u64",)
+    if instr.type is None or instr.type.name not in wanted:
+        text = f"gpu.buffer_len gives u32 or i64 in a kernel and u64 elsewhere, not {instr.type}"
+        yield Diagnostic("MPS0004", text, instr.loc, help=f"here it is {' or '.join(wanted)}")
 
 
 def _field(known: Known, instr: Instr) -> Found:

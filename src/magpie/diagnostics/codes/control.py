@@ -218,8 +218,8 @@ _d("MPG_CORE_1410", ERROR, "Too much code once calls are inlined", """
     """)
 _d("MPG_CORE_1411", ERROR, "Kernel that `.mp` text cannot say", """
     A kernel of Python can be printed as `.mp` text, but this one does something that the language has no operation for:
-    matrix tiles and copies that run on, pointers of the device's heap that differ by the way that control came, structs
-    with a layout of their own. The message names what it is; docs/MP_LANGUAGE.md has the operations that there are.
+    matrix tiles, copies that run on, structs with a layout of their own. The message names what it is, and
+    docs/MP_LANGUAGE.md has the operations that there are.
 
     cure: Print a kernel that does the same with plain loads, stores and loops.
 
