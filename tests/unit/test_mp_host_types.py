@@ -129,6 +129,7 @@ fn @f(
     %dev: borrow gpu.TDevice,
     %buf: gpu.TBuffer<f32>,
     %hint: gpu.MemoryHint,
+    %shape_: Array<u64>,
     %session: gpu.TProfileSession,
     %b: mutborrow TStrBuilder
 ) -> TResult<i64, Str> {
@@ -324,6 +325,10 @@ LINES = {
     "%x: i32 = call.indirect { callee=%unary, args=[%l] }": "MPS0004",
     "%x: i32 = call.indirect { callee=%unary, args=[%i, %i] }": "MPT0017",
     "%x: i32 = call.indirect { callee=%i, args=[] }": "MPT0017",
+    # elements of MLX
+    "call_void mlx.array.@zeros<f16> { shape=%shape_ }": None,
+    "call_void mlx.array.@zeros<Str> { shape=%shape_ }": "MPG_MLX_1002",
+    "%x: TResult<mlx.TArray<i128>, gpu.TError> = call mlx.array.@zeros { shape=%shape_ }": "MPG_MLX_1002",
     # owners
     "%x: weak TNode = weak.downgrade { v=%node }": None,
     "%x: TNode = weak.downgrade { v=%node }": "MPS0004",
@@ -387,6 +392,23 @@ def test_errors_show_the_signature():
     assert found.help == "did you mean arr.len?"
     found = check_source(Source(f"{HEAD}    %x: i32 = call @add {{ a=%i, b=@limit }}{TAIL}", "t.mp")).diagnostics[0]
     assert found.help == "it is @add(%a: i32, %b: i32) -> i32" and "b of @add has type i64" in found.message
+
+
+@pytest.mark.parametrize(
+    ("line", "help"),
+    [
+        ("%x: i32 = getfield { obj=%node, field=valu }", "did you mean value?"),
+        ("%x: i32 = getfield { obj=%node, field=q }", "it has value, next"),
+        ("setfield { obj=%node, field=nxt, v=%i }", "did you mean next?"),
+        ("%x: bool = enum.is<Bax> { v=%shape }", "did you mean Box?"),
+        ("%x: bool = enum.is<Q> { v=%shape }", "it has Empty, Circle, Box"),
+        ("%x: f64 = enum.payload<Box> { v=%shape, field=heigth }", "did you mean height?"),
+        ("%x: f64 = enum.payload<Empty> { v=%shape }", "it holds nothing to take"),
+    ],
+)
+def test_helps(line, help):
+    (found,) = check_source(Source(f"{HEAD}    {line}{TAIL}", "t.mp")).diagnostics
+    assert found.help == help
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from itertools import islice
 
@@ -92,6 +92,11 @@ class Known:
             glob = self.module.glob(operand.name)
             found = None if glob is None else glob.type
         return None if found is None else found.owned
+
+    def instead(self, name: str, known: Collection[str]) -> str:
+        """The cure of a name that is none of ``known``: the nearest, or what there is."""
+        near = self.near(name, known)
+        return f"did you mean {near}?" if near else f"it has {listed(known) or 'none'}"
 
     def shown(self, operand: Operand) -> str:
         """The type of an operand as messages name it, or what it is where it has none."""

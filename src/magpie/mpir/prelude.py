@@ -11,7 +11,7 @@ from magpie.errors import GpuErrorKind
 from magpie.mpir.nodes import Enum, Module, Struct
 from magpie.mpir.types import Ty
 
-__all__ = ["ENUMS", "HANDLES", "STRUCTS", "Fields", "field_type", "fields_of", "replace", "variants_of"]
+__all__ = ["ENUMS", "HANDLES", "MLX_ELEMENTS", "STRUCTS", "Fields", "field_type", "fields_of", "replace", "variants_of"]
 
 Fields = list[tuple[str, Ty]]
 
@@ -107,6 +107,10 @@ HANDLES: dict[str, int] = {
     "mlx.optim.TOptimizerHandle": 0,
     "TStrBuilder": 0,
 }
+
+
+#: What an array of MLX holds (specification, section 8.2).
+MLX_ELEMENTS = frozenset(["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"])
 
 
 def replace(type_: Ty, names: Mapping[str, Ty]) -> Ty:

@@ -6,7 +6,7 @@ from magpie.diagnostics import Diagnostic
 from magpie.mpir.known import Found, Known, listed
 from magpie.mpir.nodes import FnRef, Instr, Operand, Word
 from magpie.mpir.ops import OPS
-from magpie.mpir.prelude import variants_of
+from magpie.mpir.prelude import MLX_ELEMENTS, variants_of
 from magpie.mpir.signatures import MODULES, NAMES, Parameter, Signature, functions_of
 from magpie.mpir.types import Ty
 from magpie.mpir.unify import Unifier, bare, belongs, wanted_of
@@ -87,8 +87,7 @@ def _operand(
             text = f"{name} of {instr.op} is the bare name {operand}, wanted {types.shown(want)}"
             yield Diagnostic("MPS0004", text, instr.loc, help=f"it is {row.text}")
         elif variants.get(operand.name) != []:
-            near = known.near(operand.name, variants)
-            helped = f"did you mean {near}?" if near else f"it has {listed(variants)}"
+            helped = known.instead(operand.name, variants)
             yield Diagnostic("MPT0016", f"{want} has no variant {operand} without fields", instr.loc, help=helped)
         return
     found = known.type(operand)
@@ -128,6 +127,10 @@ def _classes(instr: Instr, row: Signature, types: Unifier) -> Found:
             text = f"nothing says what {name} of {instr.op} is"
             written = ", ".join(n for n, _ in row.params)
             yield Diagnostic("MPT0021", text, instr.loc, help=f"write it: {instr.op}<{written}>, or name the result")
+        elif row.name.startswith("mlx.") and found.name not in MLX_ELEMENTS:
+            text = f"an array of MLX has no elements of type {found}"
+            helped = f"its elements are {', '.join(sorted(MLX_ELEMENTS))}"
+            yield Diagnostic("MPG_MLX_1002", text, instr.loc, help=helped)
         elif not belongs(types.module, found, cls):
             text = f"{name} of {instr.op} is {found}, wanted {wanted_of(cls)}"
             yield Diagnostic("MPT0014", text, instr.loc, help=f"it is {row.text}")

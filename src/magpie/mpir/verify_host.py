@@ -148,10 +148,8 @@ def _variant(known: Known, instr: Instr, type_: Ty | None) -> tuple[Diagnostic |
     if variants is None:
         return _fault("MPS0004", f"{instr.op} is of an enum, not of a {type_}", instr), []
     if name not in variants:
-        near = known.near(name, variants) if name else None
-        helped = f"did you mean {near}?" if near else f"it has {listed(variants)}"
         text = f"{type_} has no variant {name}" if name else f"{instr.op} names one variant: {instr.op}<V>"
-        return _fault("MPT0016", text, instr, helped), []
+        return _fault("MPT0016", text, instr, known.instead(name, variants)), []
     return None, variants[name]
 
 
@@ -198,7 +196,8 @@ def _enum_payload(known: Known, instr: Instr) -> Found:
         text = f"{instr.targs[0]} has {len(fields)} fields, and enum.payload takes one"
         yield _fault("MPT0016", text, instr, f"write field=...: {has}" if fields else "it holds nothing to take")
     elif not isinstance(word, Word) or (found := field_type(known.module, fields, word.name)) is None:
-        yield _fault("MPT0016", f"{instr.targs[0]} has no field {word}", instr, has)
+        helped = known.instead(str(word), dict(fields))
+        yield _fault("MPT0016", f"{instr.targs[0]} has no field {word}", instr, helped)
     else:
         yield from _gives(instr, found)
 
@@ -213,8 +212,7 @@ def _setfield(known: Known, instr: Instr) -> Found:
         helped = f"make another one: new {type_} {{ ... }}"
         yield _fault("MPT0018", f"setfield of a {type_}, a value struct, whose fields do not change", instr, helped)
     elif not isinstance(word, Word) or (wanted := field_type(known.module, fields, word.name)) is None:
-        has = f"it has {listed(name for name, _ in fields)}"
-        yield _fault("MPS0001", f"{type_} has no field {word}", instr, has)
+        yield _fault("MPS0001", f"{type_} has no field {word}", instr, known.instead(str(word), dict(fields)))
     else:
         if known.type(instr.args["v"]) != wanted.owned:
             text = f"{word} of {type_} has type {known.shown(instr.args['v'])}, wanted {wanted}"

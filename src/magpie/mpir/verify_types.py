@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from magpie.diagnostics import Diagnostic, Loc
-from magpie.mpir.known import Found, Known, field_path, listed
+from magpie.mpir.known import Found, Known, field_path
 from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch, Word
 from magpie.mpir.ops import OPS, Op
 from magpie.mpir.prelude import field_type, fields_of
@@ -247,8 +247,8 @@ def _field(known: Known, instr: Instr) -> Found:
         fields = fields_of(known.module, at) if at is not None else None
         found = field_type(known.module, fields, name) if fields is not None else None
         if found is None:
-            has = f"it has {listed(n for n, _ in fields)}" if fields is not None else None
-            yield Diagnostic("MPS0001", f"{at} has no field {name}", instr.loc, help=has)
+            helped = known.instead(name, dict(fields)) if fields is not None else None
+            yield Diagnostic("MPS0001", f"{at} has no field {name}", instr.loc, help=helped)
             return
         at = found
     if at is None or not _CLASSES["scalar"](at):
@@ -326,8 +326,8 @@ def _getfield(known: Known, instr: Instr) -> Found:
         return
     found = field_type(known.module, fields, name.name)
     if found is None:
-        shown = listed(n for n, _ in fields)
-        yield Diagnostic("MPS0001", f"{type_} has no field {name.name}", instr.loc, help=f"it has {shown}")
+        helped = known.instead(name.name, dict(fields))
+        yield Diagnostic("MPS0001", f"{type_} has no field {name.name}", instr.loc, help=helped)
     else:
         yield from _result(instr, found)
 

@@ -11,7 +11,7 @@ from magpie.frontend.mp.lexer import MAX_ERRORS
 from magpie.frontend.mp.source import Source
 from magpie.frontend.mp.value_structs import Sizes
 from magpie.mpir.known import Near
-from magpie.mpir.prelude import ENUMS, HANDLES, STRUCTS
+from magpie.mpir.prelude import ENUMS, HANDLES, MLX_ELEMENTS, STRUCTS
 from magpie.mpir.types import TYPE_IDS, Ty
 
 __all__ = ["Names", "ty"]
@@ -25,8 +25,6 @@ _GENERIC = {
 }
 _PLAIN = ("unit", "Str", "ptr")
 _MLX_ARRAY = "mlx.TArray"
-#: What an array of MLX holds (specification, section 8.2).
-_MLX_ELEMENTS = frozenset(["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"])
 _KNOWN = ("gpu.", "mlx.")  # other dotted names of types come with imported modules
 
 
@@ -198,8 +196,8 @@ class Names:
 
     def _mlx(self, type_: nodes.Type, scope: set[str], function: str) -> None:
         (element,) = type_.args
-        if isinstance(element, nodes.Type) and element.name not in scope | _MLX_ELEMENTS:
-            help = f"its elements are {', '.join(sorted(_MLX_ELEMENTS))}"
+        if isinstance(element, nodes.Type) and element.name not in scope | MLX_ELEMENTS:
+            help = f"its elements are {', '.join(sorted(MLX_ELEMENTS))}"
             self.report("MPG_MLX_1002", f"an array of MLX has no elements of type {ty(element)}", type_, function, help)
 
 
