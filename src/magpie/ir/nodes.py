@@ -345,10 +345,10 @@ def walk(region: Region, enter: Callable[[Node], bool] | None = None) -> Iterato
     """Every node of ``region`` and inside it, in program order; not into nodes that ``enter`` refuses."""
     stack: list[Iterator[Node]] = [iter(region)]
     while stack:
-        node = next(stack[-1], None)
-        if node is None:
+        for node in stack[-1]:
+            yield node
+            if node.regions and (enter is None or enter(node)):
+                stack.extend(map(iter, reversed(node.regions)))
+                break
+        else:
             stack.pop()
-            continue
-        yield node
-        if node.regions and (enter is None or enter(node)):
-            stack.extend(iter(r) for r in reversed(node.regions))

@@ -17,7 +17,7 @@ from magpie.mpir.nodes import Block, Br, Cbr, Function, Operand, Switch, Term
 __all__ = ["MOST_NESTED", "Dispatch", "Edge", "Fork", "Skeleton", "Test", "skeleton", "too_deep"]
 
 MOST_NESTED = 120  # ifs and loops in each other; Dawn allows 127
-_MOST_STEPS = 300_000  # blocks that are looked at for cycles of several entries, once for each cycle around them
+_MOST_STEPS = 100_000  # blocks that are looked at for cycles of several entries, once for each cycle around them
 
 
 @dataclass(slots=True, eq=False)

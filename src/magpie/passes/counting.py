@@ -50,9 +50,11 @@ def count_loops(kernel: Kernel) -> None:
         uses = _uses(body)
         outside: set[Node] = set()
         for region in regions:
+            # from the end on: what stands before the loop at hand is still where it was
+            place = {n: k for k, n in enumerate(region) if n.op == "slot_set"}
             for k in reversed(range(len(region))):
                 if region[k].op == "loop":
-                    found = _found(region, k, uses)
+                    found = _found(region, k, uses, place)
                     if found is not None:
                         outside.add(found.first)
                         _count(region, k, found)
@@ -83,6 +85,7 @@ def _forward(regions: list[Region]) -> None:
     where nothing leaves the loop any more.
     """
     uses = _uses(regions[0])
+    home = {n: id(region) for region in regions for n in region if n.op in ("slot_set", "slot_get")}
     loops = [(region, node) for region in regions for node in region if node.op == "loop"]
     instead: dict[Slot, Slot] = {}
     for outer, loop in loops:
@@ -90,15 +93,16 @@ def _forward(regions: list[Region]) -> None:
         end = len(body)
         while end and body[end - 1].op == "slot_set":
             end -= 1
-        trailing = {*body[end:], *step, *outer}
+        trailing = {*body[end:], *step}
         for node in body[:_HEAD]:
             if node.op == "break_if":
                 break
-            if node.op == "slot_set" and node.args[0].op == "slot_get" and node.args[0] in body:
+            if node.op == "slot_set" and node.args[0].op == "slot_get" and home.get(node.args[0]) == id(body):
                 kept, variable = node.attrs["slot"], node.args[0].attrs["slot"]
                 known = uses.get(variable)
                 if len(uses[kept].sets) == 1 and known is not None and len(known.sets) == 2:
-                    if all(n in trailing for n in known.sets) and any(n in outer for n in known.sets):
+                    before = [n for n in known.sets if home[n] == id(outer)]
+                    if before and all(n in trailing for n in known.sets if n not in before):
                         instead[kept] = variable
     for region in regions if instead else ():
         region[:] = [n for n in region if not (n.op == "slot_set" and n.attrs["slot"] in instead)]
@@ -107,8 +111,8 @@ def _forward(regions: list[Region]) -> None:
                 node.attrs["slot"] = instead.get(node.attrs["slot"], node.attrs["slot"])
 
 
-def _found(region: Region, at: int, uses: dict[Slot, _Uses]) -> _Found | None:
-    """The loop at ``region[at]``, if it counts."""
+def _found(region: Region, at: int, uses: dict[Slot, _Uses], place: dict[Node, int]) -> _Found | None:
+    """The loop at ``region[at]``, if it counts. ``place`` has where in the region slots are set before it."""
     loop = region[at]
     body, step = loop.regions
     test = next((n for n in body[:_HEAD] if n.op == "break_if"), None)
@@ -132,7 +136,7 @@ def _found(region: Region, at: int, uses: dict[Slot, _Uses]) -> _Found | None:
     if known is None or len(known.sets) != 2 or known.gets != (value,):
         return None
     again = next((n for n in (*body, *step) if n in known.sets), None)
-    first = next((n for n in region[:at] if n in known.sets), None)
+    first = min((n for n in known.sets if place.get(n, at) < at), key=lambda n: place[n], default=None)
     if again is None or first is None or (again in body and jumps_out(loop, "continue")):
         return None
     inside = {n for r in loop.regions for n in walk(r)}

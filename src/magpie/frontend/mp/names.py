@@ -133,8 +133,9 @@ class Names:
 
     def check_types(self, decl: nodes.Decl, scope: Collection[str] = ()) -> None:
         """Look at the types that a declaration names; ``scope`` are its type parameters."""
+        names = set(scope)
         for type_ in _types(decl):
-            self._type(type_, set(scope), decl.name if isinstance(decl, nodes.Function) else "")
+            self._type(type_, names, decl.name if isinstance(decl, nodes.Function) else "")
 
     def knows(self, type_: Ty) -> bool:
         """Whether there is such a type, with as many arguments."""

@@ -1,0 +1,108 @@
+"""No input makes the front end slow: large modules of many shapes (`mp_shapes`) are checked in time, with an answer.
+
+Sizes stay below a megabyte, and what is asked is generous: twice the time that quadratic work would pass by is not
+mistaken for it, and seconds are those of the processor.
+"""
+
+from __future__ import annotations
+
+import time
+
+import mp_shapes
+import pytest
+
+from magpie import knobs
+from magpie.diagnostics import Diagnostic
+from magpie.frontend.mp import Source, decode
+from magpie.frontend.mp.lexer import MAX_ERRORS
+from magpie.runtime.modules import check_module
+
+BUDGET = 2.0  # seconds
+LARGE = 2 if knobs.test_all() else 8  # parts of the size of a megabyte
+SMALL = 4 * LARGE
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """Load what the first check loads."""
+    for target in ("spv", "ptx", "hip", "msl", "wgsl", "cpu"):
+        text = f"module t\ngpu fn @k(%n: i32) -> unit target({target}) {{\nbb0:\n    ret\n}}\n"
+        check_module(Source(text, "warm.mp"))
+
+
+def checked(name: str, size: int) -> tuple[float, list[Diagnostic], Source]:
+    """Seconds of the processor, what was found, and the source."""
+    source = decode(mp_shapes.SHAPES[name][1](size).encode(), "t.mp", max_bytes=2_000_000)
+    start = time.process_time()
+    found = check_module(source)
+    return time.process_time() - start, found, source
+
+
+def assert_proper(found: list[Diagnostic], source: Source) -> None:
+    """Every error has a place in the text, and no more are given than one run gives."""
+    lines = source.text.split("\n")
+    assert sum(d.is_error for d in found) <= MAX_ERRORS
+    for d in found:
+        assert d.loc is not None and d.loc.file == "t.mp", d
+        assert 1 <= d.loc.line <= len(lines), d
+        assert 0 <= d.loc.col <= len(lines[d.loc.line - 1]), d
+        assert len(d.message) + len(d.help or "") < 2_000_000
+
+
+@pytest.mark.parametrize("name", mp_shapes.SHAPES)
+def test_a_shape_is_checked_in_time_that_grows_with_it(name: str) -> None:
+    most = mp_shapes.SHAPES[name][0]
+    size = most if most < 200 else most // LARGE  # small ones have a limit, or are large by themselves
+    taken, found, source = checked(name, size)
+    assert_proper(found, source)
+    assert taken < BUDGET
+    if size != most and taken > 0.2:
+        before, *_ = checked(name, most // SMALL)
+        assert taken < 9 * before + 0.1, f"four times the size took {taken / before:.1f} times as long"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("nested_loops", "MPG_CORE_1409"),
+        ("deep_ifs", "MPG_CORE_1409"),
+        ("else_ifs", "MPG_CORE_1409"),
+        ("calls_that_multiply", "MPG_CORE_1410"),
+        ("kernels_that_call_one_long_function", "MPG_CORE_1410"),
+        ("chain_of_functions_of_a_kernel", "MPG_CORE_1409"),
+        ("structs_that_hold_the_next", "MPT0011"),
+        ("structs_in_a_ring", "MPT0011"),
+        ("brackets", "MPP0004"),
+        ("names_that_are_not_there", "MPS0002"),
+        ("labels_that_are_not_there", "MPP0014"),
+        ("exports", "MPT0003"),
+        ("long_number", "MPP0007"),
+        ("barriers_in_branches", "MPG_CORE_1400"),
+    ],
+)
+def test_what_is_refused_has_its_code(name: str, code: str) -> None:
+    most = mp_shapes.SHAPES[name][0]
+    _, found, _ = checked(name, most if most < 200 else max(most // 8, 200))
+    assert found[0].code == code and found[0].is_error
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nested_loops_that_may_be", "counted_loops_in_each_other", "loops_in_a_row", "switch_of_many_cases"),
+        *("ifs_with_phis_in_a_row", "chain_of_blocks", "irreducible_cycles", "long_block", "many_phis"),
+        *("values_used_far_away", "functions_of_one_kernel", "small_kernels", "fields_that_a_kernel_sets"),
+        *("structs", "exports_of_what_is_there", "variants", "comments_behind_code", "realistic"),
+    ],
+)
+def test_what_is_right_is_accepted(name: str) -> None:
+    most = mp_shapes.SHAPES[name][0]
+    _, found, _ = checked(name, most if most < 200 else most // 64)
+    assert not [d for d in found if d.is_error]
+
+
+def test_ten_thousand_lines_are_checked_in_three_seconds() -> None:
+    taken, found, source = checked("realistic", 10_000)
+    assert source.text.count("\n") > 10_000
+    assert not [d for d in found if d.is_error]
+    assert taken < 3.0
