@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 THREADS = int(sys.argv[1]) if len(sys.argv) > 1 else 2
 os.environ["MAGPIE_CPU_THREADS"] = str(THREADS)
-ROUNDS = 301
+TURNS, RUNS = 20, 15
 
 import numpy as np  # noqa: E402
 import onnxruntime  # noqa: E402
@@ -28,14 +28,20 @@ from magpie.runtime.tensor_graph import TensorGraph  # noqa: E402
 
 
 def measured(sides: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
-    """Median and least time of each side in us. The ratio is that of the least: other work only adds to a time."""
+    """Median and least time of each side in us. The ratio is that of the least: other work only adds to a time.
+
+    Sides take turns of some runs, with a pause before each: the threads of both look for work for a while when a run is
+    over, and would take a core from the other side.
+    """
     found: dict[str, list[float]] = {name: [] for name in sides}
-    for k in range(ROUNDS + 10):
+    for _ in range(TURNS):
         for name, run in sides.items():
-            start = time.perf_counter()
-            run()
-            if k >= 10:
-                found[name].append((time.perf_counter() - start) * 1e6)
+            time.sleep(0.03)
+            for k in range(RUNS + 5):
+                start = time.perf_counter()
+                run()
+                if k >= 5:
+                    found[name].append((time.perf_counter() - start) * 1e6)
     return {name: (statistics.median(times), min(times)) for name, times in found.items()}
 
 

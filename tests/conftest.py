@@ -21,9 +21,10 @@ _KEPT = (
 for _name in [n for n in os.environ if n.startswith("MAGPIE_") and n not in _KEPT]:
     del os.environ[_name]
 
-# Workers of pytest-xdist share the cores, and a thread of libgomp that waits would take one of them from the others.
+# Workers of pytest-xdist share the cores, and a thread that looks for work would take one of them from the others.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("MAGPIE_CPU_IDLE", "0")
 
 # A GPU would be the default device, and the tests would be of that. `tests/gpu/run` names one, and so can you.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")

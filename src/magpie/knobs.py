@@ -111,6 +111,13 @@ def _parse_count(raw: str) -> int:
     return value
 
 
+def _parse_idle(raw: str) -> int:
+    value = int(raw) if re.fullmatch(r"[0-9]{1,7}", raw) else -1
+    if not 0 <= value <= 1_000_000:
+        raise ValueError
+    return value
+
+
 def _parse_sizes(raw: str) -> int:
     value = int(raw) if re.fullmatch(r"[0-9]{1,4}", raw) else -1
     if not 0 <= value <= 64:
@@ -246,6 +253,14 @@ cpu_threads: Knob[int | None] = _knob(
     "a whole number from 1 to 4096",
     lambda raw: _parse_count(raw) if raw else None,
     "How many threads the cpu backend spreads workgroups over; 1 runs them in order on the calling thread.",
+)  # fmt: skip
+
+cpu_idle: Knob[int] = _knob(
+    "MAGPIE_CPU_IDLE", lambda: 200, "200",
+    "a whole number from 0 to 1000000",
+    lambda raw: _parse_idle(raw) if raw else 200,
+    "How many microseconds, about, a thread of cpu launches looks for more work before it sleeps: the next launch need "
+    "not wake it then. Read when the threads start.",
 )  # fmt: skip
 
 cpu_gang: Knob[int | None] = _knob(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import signal
 import struct
@@ -125,7 +126,16 @@ define void @set_state(i32 %x) {{
 }}
 """
 
-POOLS = ("openmp", "python")
+POOLS = ("crew", "openmp", "python")
+
+
+@functools.cache
+def crew() -> threads.Crew:
+    made = threads.Crew.compile()
+    if made is None:
+        pytest.skip("there is no crew for this system")
+    # through bytes: what a warm start does
+    return threads.Crew.from_bytes(made.to_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +162,9 @@ class Launch:
         self.parallel = threads.openmp_parallel() if pool == "openmp" else 0
         if pool == "openmp" and not self.parallel:
             pytest.skip("libgomp is not installed")
+        if pool == "crew":
+            crew().grow(count - 1)
+            self.parallel = crew().address
 
     def fill(self, total: int, **fill: Any) -> None:
         self.block.fill(self.kernel, total, threads=self.count, parallel=self.parallel, **fill)
@@ -334,3 +347,29 @@ def test_blocks_are_aligned_and_chunks_are_sensible() -> None:
     assert threads.pick_chunk(10, 2) == 1
     assert threads.pick_chunk(4096, 2) == 128
     assert threads.default_threads() >= 1
+
+
+def test_a_launch_waits_for_nobody_who_has_not_begun(launcher: threads.Launcher, image: loader.LoadedImage) -> None:
+    """With more threads asked for than there are, and with launches from several threads at once."""
+    launch = Launch(launcher, image, "mark", "crew", 2)
+    launch.count = 64  # only one waits for work
+    counts, rest = np.zeros(500, np.int32), np.zeros(500, np.int64)
+    struct.pack_into("<QQQq", launch.block.arguments, 0, counts.ctypes.data, rest.ctypes.data, rest.ctypes.data, 0)
+    launch.run(500)
+    assert (counts == 1).all()
+
+    def many() -> None:
+        own = Launch(launcher, image, "mark", "crew", 3)
+        mine, others = np.zeros(100, np.int32), np.zeros(100, np.int64)
+        struct.pack_into("<QQQq", own.block.arguments, 0, mine.ctypes.data, others.ctypes.data, others.ctypes.data, 0)
+        for _ in range(300):
+            own.run(100)
+        totals.append(bool((mine == 300).all()))
+
+    totals: list[bool] = []
+    workers = [threading.Thread(target=many) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert totals == [True] * 4

@@ -34,6 +34,7 @@ def _clean_environment(monkeypatch):
         ("MAGPIE_CACHE", "on", knobs.cache, True),
         ("MAGPIE_CPU_THREADS", "3", knobs.cpu_threads, 3),
         ("MAGPIE_CPU_GANG", "16", knobs.cpu_gang, 16),
+        ("MAGPIE_CPU_IDLE", "0", knobs.cpu_idle, 0),
         ("MAGPIE_DUMP", "kir, llvm", knobs.dump, ("kir", "llvm")),
         ("MAGPIE_SANITIZE", "1", knobs.sanitize, ("race", "bounds", "uninit", "leak", "barrier", "divide")),
         ("MAGPIE_SANITIZE", "0", knobs.sanitize, ()),

@@ -1,8 +1,9 @@
 """Running a CPU launch: on how many threads, from which pool, and how Ctrl-C gets through.
 
-Threads come from libgomp, where it is found: a parallel region costs about a microsecond, and the whole launch is one
-native call. Elsewhere, and in a forked child (libgomp's threads do not survive a fork; waiting for them would hang),
-they come from a small pool of Python threads, whose native calls run without the GIL.
+Threads come from a native crew (`crew`) on Linux: the whole launch is one native call, which costs a microsecond more
+than the work, and waits for nobody who has not begun. libgomp stands in on processors that the crew is not written for.
+Elsewhere, and in a forked child (threads do not survive a fork; waiting for them would hang), they come from a small
+pool of Python threads, whose native calls run without the GIL.
 
 A native call cannot be interrupted, so the entry returns after a time slice (tens of milliseconds) and is called again;
 Python handles signals in between. A single workgroup that runs longer polls the block's cancel flag in its loops, and a
@@ -21,12 +22,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from magpie.backends.cpu import loader
+from magpie.backends.cpu.crew import PARALLEL_SYMBOL, SERVE_SYMBOL, crew_text
 from magpie.backends.cpu.launch_block import ENTRY_SYMBOL, WORKER_SYMBOL, LaunchBlock, Status, launcher_text
 
 if TYPE_CHECKING:  # `queue` and `signal` are imported where they are used: a warm start needs neither
     from queue import SimpleQueue
 
-__all__ = ["Cancelled", "Entry", "Launcher", "default_threads", "for_native", "openmp_parallel", "pick_chunk"]
+__all__ = [
+    "Cancelled",
+    "Crew",
+    "Entry",
+    "Launcher",
+    "default_threads",
+    "for_native",
+    "forked",
+    "openmp_parallel",
+    "pick_chunk",
+]
 
 Entry = Callable[[int], int]
 """A native function from a block's address to a `Status`."""
@@ -71,6 +83,65 @@ def _openmp() -> int:
 _forked = False
 # The same for native launches: they leave what needs threads or Ctrl-C to Python in a forked child.
 _closed = ctypes.c_int64(0)
+
+
+# Looks of a waiting thread in a microsecond, about: each is a pause of 10 to 40 ns.
+_LOOKS = 50
+
+
+class Crew:
+    """The native threads of a process, with their code. Threads start when they are first asked for, and stay."""
+
+    __slots__ = ("_count", "_image", "_lock", "_prepared", "_serve", "address")
+
+    def __init__(self, prepared: loader.Image) -> None:
+        self._prepared = prepared
+        syscall = ctypes.cast(ctypes.CDLL(None).syscall, ctypes.c_void_p).value or 0
+        self._image = prepared.load({"syscall": syscall})
+        #: Of the function with GOMP_parallel's interface, for `LaunchBlock.fill`.
+        self.address = self._image.address(PARALLEL_SYMBOL)
+        self._serve = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(self._image.address(SERVE_SYMBOL))
+        self._lock = threading.Lock()
+        self._count = 0
+
+    @classmethod
+    def compile(cls) -> Crew | None:
+        """Compile it for this machine; None where there is no such code."""
+        from magpie.backends.llvm import codegen
+
+        target = codegen.host_target()
+        text = crew_text(target) if sys.platform == "linux" else None
+        return None if text is None else cls(loader.prepare(codegen.compile_object(text, target, opt_level=1)))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Crew:
+        """Load what `to_bytes` stored. Raises `LoadError` if it is damaged."""
+        return cls(loader.restore(raw))
+
+    def to_bytes(self) -> bytes:
+        """For the disk cache, so that a warm start needs no LLVM."""
+        return self._prepared.to_bytes()
+
+    def grow(self, threads: int, idle_us: int = 0) -> None:
+        """See to it that so many threads wait for work beside the calling one. Where the system refuses, fewer do.
+
+        New ones look for work for about ``idle_us`` microseconds before they sleep.
+        """
+        with self._lock:
+            while self._count < threads:
+                name = f"magpie-crew-{self._count}"
+                share = (self._count, _LOOKS * idle_us)
+                thread = threading.Thread(target=self._serve, args=share, name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return
+                self._count += 1
+
+
+def forked() -> bool:
+    """Whether this process is a forked child, in which no native threads are."""
+    return _forked
 
 
 def openmp_parallel() -> int:

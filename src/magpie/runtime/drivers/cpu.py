@@ -71,6 +71,8 @@ class CpuDriver(HostDriver):
         self._arenas = _Arenas()
         self._lock = threading.Lock()
         self._launcher: threads.Launcher | None = None
+        self._crew: threads.Crew | None = None
+        self._has_crew = True
 
     def launcher(self) -> threads.Launcher:
         """The native launch code: one for all kernels, from the disk cache where that has it."""
@@ -79,6 +81,20 @@ class CpuDriver(HostDriver):
                 if self._launcher is None:
                     self._launcher = _load_launcher()
         return self._launcher
+
+    def parallel(self, count: int) -> int:
+        """The address of what runs a function on ``count`` native threads, for launch blocks; 0: Python's pool does."""
+        if threads.forked():
+            return 0
+        if self._crew is None and self._has_crew:
+            with self._lock:
+                if self._crew is None and self._has_crew:
+                    self._crew = _load_crew()
+                    self._has_crew = self._crew is not None
+        if self._crew is None:
+            return threads.openmp_parallel()
+        self._crew.grow(count - 1, knobs.cpu_idle())
+        return self._crew.address
 
     def probe(self) -> str | None:
         if struct.calcsize("P") != 8:
@@ -126,6 +142,28 @@ def _load_launcher() -> threads.Launcher:
     if store is not None:
         layout = KernelLayout("launcher", "", (), 0, (), None)
         store.store(key, Artifact("cpu", "launcher", made.to_bytes(), layout, ""))
+    return made
+
+
+def _load_crew() -> threads.Crew | None:
+    from magpie.backends.cpu.loader import LoadError
+    from magpie.backends.llvm.codegen import host_fingerprint
+
+    store = cache.current()
+    key = cache.plain_key("cpu crew", host_fingerprint())
+    found = store.load(key) if store is not None else None
+    try:
+        if found is not None:
+            return threads.Crew.from_bytes(found.blob)
+    except LoadError:
+        pass
+    try:
+        made = threads.Crew.compile()
+    except LoadError:
+        return None
+    if store is not None and made is not None:
+        layout = KernelLayout("crew", "", (), 0, (), None)
+        store.store(key, Artifact("cpu", "crew", made.to_bytes(), layout, ""))
     return made
 
 
@@ -230,7 +268,7 @@ class _Loaded:
             Host.MAIN_THREAD: threading.main_thread().ident or 0,
             Host.ARMED: ctypes.addressof(armed),
         }
-        # After a fork there are no threads of libgomp, and nobody listens for Ctrl-C.
+        # After a fork there are no native threads, and nobody listens for Ctrl-C.
         gate = ctypes.addressof(closed) if polls or blocks.threads > 1 else 0
         keep = (self._image, made, pool, watching, armed, closed)
         return Target(Kind.HOST, tuple(words[w] for w in Host), keep, takes_time, gate)
@@ -302,7 +340,7 @@ class _Blocks:
         self.small = items * info["effort"] <= _SMALL
         alone = total < 2 or self.small
         count = self.threads = 1 if alone else min(total, knobs.cpu_threads() or threads.default_threads())
-        self.parallel = threads.openmp_parallel() if count > 1 else 0
+        self.parallel = loaded._driver.parallel(count) if count > 1 else 0
         extents = [n for f, ns in zip(layout.shared, shape.shared, strict=True) if f.dynamic for n in ns]
         stride = abi.arena_bytes(info, block, extents)
         self.fixed = {
