@@ -9,21 +9,23 @@ import pytest
 
 import magpie as mp
 from magpie.backends.tgpu.assembler import assemble, print_program
-from magpie.backends.tgpu.code import LOCAL_ID, Code, Virtual
+from magpie.backends.tgpu.code import LOCAL_ID, Code, Label, Virtual
 from magpie.backends.tgpu.estimate import Bounds
 from magpie.backends.tgpu.interp import interpret
-from magpie.backends.tgpu.isa import RESERVED
+from magpie.backends.tgpu.isa import RESERVED, Reg
 from magpie.backends.tgpu.kernel import compile_for, compile_open, ends_with_if
 from magpie.backends.tgpu.launch import parse_launch
 from magpie.backends.tgpu.registers import TooManyValues, allocate
 from magpie.backends.tgpu.runner import run_launch
 from magpie.backends.tgpu.simulator import simulate
 from magpie.backends.tgpu.specialise import Binding, Place, evaluate_op
+from magpie.backends.tgpu.straighten import straighten
 from magpie.dtypes import i32, index
 from magpie.ir.layout import HostEnv, evaluate
 from magpie.ir.nodes import Buffer
 from magpie.runtime.inspection import _lowered
 from tests.unit.kir import kernel as build
+from tests.unit.tgpu_tools import random_program
 
 
 def ir_of(kernel):
@@ -454,6 +456,62 @@ def test_allocation_keeps_what_random_code_computes(seed):
     )
     memory = simulate(assemble(text, num_registers=64), (1, 1), [0] * 30, num_registers=64).memory
     assert memory.tolist()[: len(numbers)] == list(numbers.values())
+
+
+def code_of(program):
+    """A program before registers are given out; registers keep their numbers."""
+    values, labels, code = {}, {name: Label() for name in program.labels}, Code()
+    for at in range(len(program) + 1):
+        for name, address in program.labels.items():
+            if address == at:
+                code.place(labels[name])
+        if at < len(program):
+            instruction = program.instructions[at]
+            operands = [
+                values.setdefault(o.number, Virtual(o.number if o.number in RESERVED else None))
+                if isinstance(o, Reg)
+                else labels.get(o, o)
+                for o in instruction.operands
+            ]
+            code.emit(instruction.op, *operands)
+    return code, values, labels
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_straightening_keeps_what_a_program_does(seed):
+    text = "\n".join(line for line in random_program(seed, racy=False).splitlines() if ": " not in line)
+    before = assemble(text)
+    code, values, labels = code_of(before)
+    straighten(code)
+    numbers = {value: number for number, value in values.items()}
+    names = {label: name for name, label in labels.items()}
+    lines = []
+    for item in code.items:
+        if isinstance(item, Label):
+            lines.append(f"{names[item]}:")
+            continue
+        shown = [f"R{numbers[o]}" if isinstance(o, Virtual) else names.get(o, o) for o in item.operands]
+        lines.append(f"{item.op} {', '.join(map(str, shown))}")
+    after = assemble("\n".join(lines))
+    memory = np.random.default_rng(seed).integers(-9, 9, 64)
+    runs = [simulate(p, (2, 4), memory, num_registers=16, shared_size=8) for p in (before, after)]
+    assert runs[0].memory.tolist() == runs[1].memory.tolist() and runs[1].cycles <= runs[0].cycles
+    assert len(after) <= len(before)
+
+
+def straightened(text):
+    code, _, _ = code_of(assemble(text))
+    straighten(code)
+    return [item.op for item in code.items if not isinstance(item, Label)]
+
+
+def test_branches_are_straightened():
+    assert straightened("BEQ R0, 0, a\nJMP b\na: SET R0, 1\nb: SET R1, 1") == ["BNE", "SET", "SET"]
+    assert straightened("JMP a\nSET R0, 1\na: SET R1, 1") == ["SET"]
+    assert straightened("BRZ a\nSET R0, 1\nJMP b\na: JMP c\nb: SET R2, 1\nc: SET R1, 1") == ["BRZ", "SET", "SET", "SET"]
+    # An endless loop stays one: a jump to itself would not be taken.
+    assert straightened("a: BEQ R0, 0, b\nb: JMP a") == ["CMP", "JMP"]
+    assert straightened("a: BEQ R0, 0, b\nJMP a\nb: SET R0, 1") == ["BEQ", "JMP", "SET"]
 
 
 @pytest.mark.parametrize(

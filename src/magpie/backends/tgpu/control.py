@@ -164,6 +164,16 @@ def _inside(e: Emitter, region: Region) -> None:
     e.depth -= 1
 
 
+def _leaves(e: Emitter, region: Region) -> Label | None:
+    """Where a region leads that does nothing but break, continue or return."""
+    if len(region) != 1:
+        return None
+    op = region[0].op
+    if op == "return":
+        return e.end
+    return {"break": e.loops[-1][0], "continue": e.loops[-1][1]}.get(op) if e.loops else None
+
+
 def _ends_away(region: Region) -> bool:
     return bool(region) and region[-1].info.terminator
 
@@ -178,7 +188,10 @@ def _if(e: Emitter, node: Node) -> None:
     e.release(cond)
     e.keep_old(_changed(then, other))
     behind = Label()
-    if not then:
+    leaves = _leaves(e, then)
+    if leaves is not None and not other:
+        branch(e, cond, leaves, True)
+    elif not then:
         branch(e, cond, behind, True)
         _inside(e, other)
     elif not other:

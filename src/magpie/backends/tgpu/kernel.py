@@ -23,6 +23,7 @@ from magpie.backends.tgpu.isa import (
 from magpie.backends.tgpu.isa import Operand as Final
 from magpie.backends.tgpu.registers import TooManyValues, allocate
 from magpie.backends.tgpu.specialise import Binding, shared_shape, specialise
+from magpie.backends.tgpu.straighten import straighten
 from magpie.diagnostics import CompileError, Diagnostic
 from magpie.ir.layout import HOST_OPS
 from magpie.ir.nodes import Array, HostExpr, Kernel, Node, Region, walk
@@ -196,6 +197,7 @@ def _compiled(kernel: Kernel, emitter: Emitter, shared: Known, strict: bool) -> 
         raise CompileError(errors)
     code = emitter.code
     code.place(emitter.end)
+    straighten(code)
     _land(code)
     try:
         registers = allocate(code)
