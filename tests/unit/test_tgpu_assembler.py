@@ -8,7 +8,8 @@ import pytest
 
 from magpie.backends.tgpu.assembler import MOST_ERRORS, assemble, print_program
 from magpie.backends.tgpu.isa import OPCODES, Instruction, Reg, Symbol, wrap
-from magpie.diagnostics import CompileError
+from magpie.diagnostics import CompileError, lookup
+from tests.unit.explain_parts import parts
 from tests.unit.tgpu_tools import random_program
 
 
@@ -146,6 +147,12 @@ def test_mutated_text_gives_a_program_or_a_place():
         lines = text.split("\n")
         for found in errors_of(text):
             assert 1 <= found.loc.line <= len(lines) and 0 <= found.loc.col <= len(lines[found.loc.line - 1])
+
+
+@pytest.mark.parametrize("code", ["MPG_TGPU_1001", "MPG_TGPU_1002", "MPG_TGPU_1003", "MPG_TGPU_1004"])
+def test_explanations_show_what_is_refused_and_what_is_not(code):
+    for example in parts(lookup(code).text).examples:
+        assert [d.code for d in errors_of(example.text)] == ([] if example.good else [code])
 
 
 @pytest.mark.parametrize("n", [0, 1, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 3 * 2**32 + 5, -(2**40)])

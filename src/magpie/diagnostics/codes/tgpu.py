@@ -93,6 +93,8 @@ _d("MPG_TGPU_1105", ERROR, "Launch too large to simulate", """
     The simulator holds all registers, memory and shared memory at once: 16,777,216 threads (the interpreter 1,048,576),
     and 268,435,456 words of memory and of shared memory. Larger launches are refused before anything is allocated.
 
+    cure: Run a smaller problem, or its parts one after the other.
+
     wrong:  "grid": [30000, 30000]
     right:  "grid": [300, 300]
     """)
