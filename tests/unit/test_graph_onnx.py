@@ -352,3 +352,12 @@ def readable(path):
         assert all(d.code.startswith("MPG_GRAPH_10") for d in error.diagnostics)  # noqa: PT017
         return 0
     return 1
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch, tmp_path):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(mp.CompileError) as caught:
+        mp.graph.load(tmp_path / "net.onnx")
+    assert caught.value.code == "MPG_GRAPH_1010" and "magpie-gpu[onnx]" in str(caught.value)

@@ -187,6 +187,26 @@ def test_convolutions(groups, dilation, stride):
         assert np.abs(got - np.maximum(want, 0)).max() < 1e-4
 
 
+@pytest.mark.parametrize("width", [2, 7, 14, 16, 28, 33, 70])
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(2, 2, 0), (3, 2, 1), (2, 1, 0), (3, 3, 0)])
+def test_pools_of_every_width(width, kernel, stride, pad):
+    if width < kernel:
+        return
+    graph = parsed(
+        f"graph g(%x: f32[2, 3, 9, {width}], %i: i8[1, 2, 9, {width}]) {{\n"
+        f"%m = maxpool{{kernel=[{kernel}, {kernel}], strides=[{stride}, {stride}], pads=[{pad}, {pad}, {pad}, {pad}]}} %x\n"
+        f"%a = avgpool{{kernel=[{kernel}, {kernel}], strides=[{stride}, 1], dilations=[1, 1], pads=[{pad}, 0, 0, {pad}]}} %x\n"
+        f"%n = maxpool{{kernel=[{kernel}, {kernel}], strides=[1, {stride}]}} %i\nreturn %m, %a, %n\n}}"
+    )
+    rng = np.random.default_rng(3)
+    inputs = {v.name: random_array(rng, v.dtype, v.shape) for v in graph.inputs}
+    check(graph, inputs, TensorGraph(graph).compile("cpu").run(inputs), "cpu")
+    target = target_of("cpu", 2)
+    for item in lower_graph(graph, target):  # lanes behind the end of a row read on, and never behind the image
+        arrays = [inputs[v.name].reshape(-1).copy() if v.name in inputs else np.zeros(v.size, v.dtype.numpy) for v in item.args]
+        assert not GraphKernel("g", item.kernel).sanitize(grid=item.grid, args=tuple(arrays))
+
+
 @pytest.mark.parametrize("length", [1, 7, 32, 64, 100, 700])
 def test_rows_of_every_length(length):
     graph = parsed(

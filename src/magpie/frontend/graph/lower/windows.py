@@ -34,6 +34,7 @@ class Windowed(MatMul):
         self.pads = op.attrs["pads"]
         self.dilations = op.attrs["dilations"]
         self.plain = not any(self.pads)
+        self.pitch = row_major(image.shape)[2:]
 
     def place(self, at: Index, offset: Index, dim: int) -> Index:
         """The row or column of the image at a place of a window."""
@@ -65,6 +66,9 @@ class Windowed(MatMul):
             return
         with self.loops(tuple(shape)) as (r, c):
             yield iter([(r, c)])
+
+    def _group(self, dim: int) -> Index:
+        return self.b.emit("workgroup_id", dim=dim) if self.grid[dim] > 1 else 0
 
     def write_at(self, at: Sequence[Index], own: Node) -> None:
         """Element [n, c, y, x] through the epilogue."""
@@ -134,9 +138,6 @@ class Conv(Windowed):
                 with b.into(region):
                     self._tile_rows(n, self.mul(part, rows), self.mul(band, down), x, rows, count)
 
-    def _group(self, dim: int) -> Index:
-        return self.b.emit("workgroup_id", dim=dim) if self.grid[dim] > 1 else 0
-
     def _places(self) -> Value:
         """A table: where the element of the image that weight k of a channel meets lies behind that of weight 0."""
         w = self.weights
@@ -176,28 +177,61 @@ class Pool(Windowed):
 
     def lower(self) -> None:
         self.prepare()
+        if self.target.lanes and self.plain:
+            self._rows()
+            return
+        with self.elements(self.op.result.shape) as (n, c, y, x):
+            strides = row_major(self.image.shape)
+            plane = self.address(0, (n, c), strides[:2])
+            self.write_at((n, c, y, x), self._pooled(plane, y, x))
+
+    def _pooled(self, plane: Index, y: Index, x: Index) -> Node:
+        """The result of the window at [y, x] of a plane of the image, which begins at an address."""
         op, b = self.op, self.b
         kernel = op.attrs["kernel"]
         mean = op.name == "avgpool"
         held = f32 if mean else op.own
-        with self.elements(op.result.shape) as (n, c, y, x):
-            low = 0 if mean else -math.inf if held.is_float else held.min
-            total = self.slot("total", b.const(low, held))
-            count = None
-            if mean and not self.plain and not op.attrs["include_pad"]:
-                count = self.slot("count", b.const(0, f32))
-            with self.window(kernel) as places:
-                for r, s in places:
-                    row, column = self.place(y, r, 0), self.place(x, s, 1)
-                    with self.visible(row, column):
-                        at = self.address(0, (n, c, row, column), row_major(self.image.shape))
-                        value = b.cast(self.load(self.image, at), held)
-                        b.set(total, self.joined("add" if mean else "max", b.get(total), value))
-                        if count is not None:
-                            b.set(count, b.emit("add", b.get(count), b.const(1.0, f32)))
-            own = b.get(total)
-            if count is not None:
-                own = b.emit("div", own, b.get(count))
-            elif mean:
-                own = b.emit("mul", own, b.const(1.0 / math.prod(kernel), f32))
-            self.write_at((n, c, y, x), own)
+        low = 0 if mean else -math.inf if held.is_float else held.min
+        total = self.slot("total", b.const(low, held))
+        count = None
+        if mean and not self.plain and not op.attrs["include_pad"]:
+            count = self.slot("count", b.const(0, f32))
+        with self.window(kernel) as places:
+            for r, s in places:
+                row, column = self.place(y, r, 0), self.place(x, s, 1)
+                with self.visible(row, column):
+                    value = b.cast(self.load(self.image, self.address(plane, (row, column), self.pitch)), held)
+                    b.set(total, self.joined("add" if mean else "max", b.get(total), value))
+                    if count is not None:
+                        b.set(count, b.emit("add", b.get(count), b.const(1.0, f32)))
+        own = b.get(total)
+        if count is not None:
+            return b.emit("div", own, b.get(count))
+        return b.emit("mul", own, b.const(1.0 / math.prod(kernel), f32)) if mean else own
+
+    def _rows(self) -> None:
+        """A row of the result in lanes. Lanes behind its end read on into the next row, and store nothing: only whole
+        vectors are read in one access. The last rows, behind which the image ends, are read lane by lane."""
+        b = self.b
+        batch, channels, height, width = self.op.result.shape
+        lanes = self.target.lanes if width > self.target.lanes // 2 else max(self.target.lanes // 2, 4)
+        self.block = (lanes, 1, 1)
+        self.grid = (-(-width // lanes), height, batch * channels)
+        first = self.mul(self._group(0), lanes)
+        x, y, outer = self.node(self.add(first, b.emit("thread_id", dim=0))), self._group(1), self._group(2)
+        plane = self.mul(outer, row_major(self.image.shape)[1])
+        at = (*self.split(outer, channels), y, x)
+        if width % lanes == 0:
+            self.write_at(at, self._pooled(plane, y, x))
+            return
+        kernel = self.op.attrs["kernel"]
+        down, across = ((k - 1) * d for k, d in zip(kernel, self.dilations, strict=True))
+        reach = down * self.pitch[0] + across + (lanes - 1) * self.strides[1]
+        corner = self.address(plane, (self.place(y, 0, 0), self.place(first, 0, 1)), self.pitch)
+        _, then, other = b.if_(b.emit("lt", self.node(self.add(corner, reach)), self.node(self.image.size)))
+        with b.into(then):
+            own = self._pooled(plane, y, x)
+            with self.below(x, width, 0):
+                self.write_at(at, own)
+        with b.into(other), self.below(x, width, 0):
+            self.write_at(at, self._pooled(plane, y, x))
