@@ -685,6 +685,30 @@ def test_changed_programs_never_break_the_checks():
     assert {"MPP", "MPS", "MPT"} <= codes
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("enum TE {\n    A\n    B\n    A\n}\n", "MPS0003", 5),
+        ("enum TE {\n    A {\n        field x: i64\n        field x: i64\n    }\n}\n", "MPS0003", 5),
+        ("fn @f<T: type, T: type>(%x: T) -> unit {\nbb0:\n    ret\n}\n", "MPS0003", 2),
+        ("value struct TP<T: type, T: type> {\n    field x: T\n}\n", "MPS0003", 2),
+        ("enum TP<A: type, A: type> {\n    Some\n}\n", "MPS0003", 2),
+        ("value struct TOption {\n    field x: i64\n}\n", "MPT0007", 2),
+        ("heap struct Str {\n    field x: i64\n}\n", "MPT0007", 2),
+        ("value struct i64 {\n    field x: i32\n}\n", "MPT0007", 2),
+        ("enum gpu.ErrorKind {\n    Fine\n}\n", "MPT0007", 2),
+        ("sig gpu.TError() -> unit\n", "MPT0007", 2),
+        ("fn @f<i64: type>(%x: i64) -> unit {\nbb0:\n    ret\n}\n", "MPT0007", 2),
+        ("enum TE<TE: type> {\n    A\n}\n", "MPT0007", 2),
+        ("fn @f<T: int>(%x: T) -> unit {\nbb0:\n    ret\n}\n", "MPT0001", 2),
+        ("fn std.io.@print(%text: Str) -> unit {\nbb0:\n    ret\n}\n", "MPP0005", 2),
+        ("global other.@g: i64 = const.i64 1\n", "MPP0005", 2),
+    ],
+)
+def test_declarations_and_their_parts_have_names_of_their_own(text, code, line):
+    assert errors("module t\n" + text) == [(code, line)]
+
+
 def test_value_structs_have_an_end_and_fields_of_their_own():
     def fields(kind, *lines):
         return f"{kind} struct TA {{\n" + "".join(f"    field {line}\n" for line in lines) + "}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from magpie.diagnostics import Diagnostic
 from magpie.mpir.cfg import strongly_connected
@@ -24,16 +25,25 @@ def declared_once(module: Module) -> Found:
         if f.name in names:
             yield Diagnostic("MPS0003", f"@{f.name} is defined twice in {module.name}", f.loc)
         names.add(f.name)
+    for decl in (*module.structs, *module.enums):
+        if decl.name in names:
+            yield Diagnostic("MPS0003", f"{decl.name} is defined twice in {module.name}")
+        names.add(decl.name)
     for struct in module.structs:
-        if struct.name in names:
-            yield Diagnostic("MPS0003", f"{struct.name} is defined twice in {module.name}")
-        names.add(struct.name)
-        count = Counter(name for name, _ in struct.fields)
-        for name in sorted(n for n, times in count.items() if times > 1):
-            yield Diagnostic("MPS0003", f"{struct.name} has the field {name} twice")
+        yield from _apart(struct.name, "field", struct.fields)
+    for enum in module.enums:
+        yield from _apart(enum.name, "variant", enum.variants)
+        for variant, fields in enum.variants:
+            yield from _apart(variant, "field", fields)
     endless = _nested_in_itself(module)
     if endless is not None:
         yield Diagnostic("MPS0004", f"{endless} holds itself, and would have no end")
+
+
+def _apart(owner: str, what: str, parts: Sequence[tuple[str, object]]) -> Found:
+    for name, times in sorted(Counter(name for name, _ in parts).items()):
+        if times > 1:
+            yield Diagnostic("MPS0003", f"{owner} has the {what} {name} twice")
 
 
 def _nested_in_itself(module: Module) -> str | None:

@@ -32,8 +32,8 @@ _d("MPS0002", ERROR, "Value is not defined on every way to its use", """
             }
     """)
 _d("MPS0003", ERROR, "Name is defined twice", """
-    A value, a block, a function or a struct has the name of another one. Values and blocks are unique in their
-    function, functions and structs in their module.
+    A value, a block, a function, a type or one of its parts has the name of another one. Values, blocks and type
+    parameters are unique in their function, functions and types in their module, fields and variants in their type.
 
     cure: Give the second one another name.
 

@@ -70,7 +70,8 @@ _d("MPT0006", ERROR, "Phi behind an instruction", """
             }
     """)
 _d("MPT0007", ERROR, "Name is declared twice in the module", """
-    Functions and globals share one set of names, and so do structs, enums and signatures.
+    Functions and globals share one set of names, and so do structs, enums and signatures, with the types of the
+    language. A type parameter has no name of these types either.
 
     cure: Give one of them another name.
 

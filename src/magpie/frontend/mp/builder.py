@@ -67,10 +67,18 @@ class Builder:
 
     # Declarations
 
+    def _own_name(self, token: Token) -> str:
+        """The name of what this module declares, which has no module before it."""
+        module, _, name = token.text.rpartition("@")
+        if module:
+            help = f"a module declares its own names: write @{name}"
+            self.report("MPP0005", f"expected @{name}, found {token.text}", token.at, token.end, help)
+        return str(name)
+
     def signature(self, items: list[Any]) -> nodes.Signature:
         name, type_params, params, result = items
         return nodes.Signature(
-            name.text.rpartition("@")[2], params, result, type_params or (), at=name.at, end=self.last.end
+            self._own_name(name), params, result, type_params or (), at=name.at, end=self.last.end
         )
 
     def params(self, items: list[Any]) -> tuple[nodes.Param, ...]:
@@ -158,7 +166,7 @@ class Builder:
 
     def global_decl(self, items: list[Any]) -> nodes.Global:
         keyword, name, type_, value = items
-        return nodes.Global(name.text.rpartition("@")[2], type_, value, at=keyword.at, end=self.last.end)
+        return nodes.Global(self._own_name(name), type_, value, at=keyword.at, end=self.last.end)
 
     def impl(self, items: list[Any]) -> nodes.Impl:
         keyword, what, _, type_, function = items

@@ -24,6 +24,14 @@ _GENERIC = {
     "rawptr": 1,
 }
 _PLAIN = ("unit", "Str", "ptr")
+_BUILT_IN = {
+    **dict.fromkeys(TYPE_IDS, 0),
+    **dict.fromkeys(_PLAIN, 0),
+    **_GENERIC,
+    **HANDLES,
+    **{name: len(struct.params) for name, struct in STRUCTS.items()},
+    **{name: len(enum.params) for name, enum in ENUMS.items()},
+}
 _MLX_ARRAY = "mlx.TArray"
 _KNOWN = ("gpu.", "mlx.")  # other dotted names of types come with imported modules
 
@@ -48,14 +56,7 @@ class Names:
         self.globals: dict[str, nodes.Global] = {}
         self.sigs: set[str] = set()
         self.keys: dict[Ty, set[str]] = {}  # the types that have an impl, and of what
-        self.types: dict[str, int] = {
-            **dict.fromkeys(TYPE_IDS, 0),
-            **dict.fromkeys(_PLAIN, 0),
-            **_GENERIC,
-            **HANDLES,
-            **{name: len(struct.params) for name, struct in STRUCTS.items()},
-            **{name: len(enum.params) for name, enum in ENUMS.items()},
-        }
+        self.types: dict[str, int] = dict(_BUILT_IN)
         self._declare()
         self.sizes = Sizes(
             {
@@ -95,16 +96,18 @@ class Names:
                     self.globals.setdefault(decl.name, decl)
                 case nodes.Struct() | nodes.Enum():
                     self._once(types, decl.name, decl)
-                    self.types[decl.name] = len(decl.type_params)
+                    self.types.setdefault(decl.name, len(decl.type_params))
                 case nodes.Impl():
                     self.keys.setdefault(ty(decl.type).owned, set()).add(decl.what)
                 case nodes.Sig():
                     self.sigs.add(decl.name)
                     self._once(types, decl.name, decl)
-                    self.types[decl.name] = 0
+                    self.types.setdefault(decl.name, 0)
 
     def _once(self, seen: dict[str, nodes.Node], name: str, decl: nodes.Node) -> None:
-        if seen.setdefault(name, decl) is not decl:
+        if name in _BUILT_IN:
+            self.report("MPT0007", f"{name} is a type of the language", _head(decl, self.source))
+        elif seen.setdefault(name, decl) is not decl:
             line = self.source.line_of(seen[name].at)
             self.report("MPT0007", f"{name} is declared in line {line} already", _head(decl, self.source))
 
@@ -142,19 +145,40 @@ class Names:
         return self.types.get(type_.name) == len(type_.args) and all(map(self.knows, type_.args))
 
     def _structs(self) -> None:
-        """Fields have names of their own, and value structs an end."""
+        """Fields, variants and type parameters have names of their own, and value structs an end."""
         for decl in self.module.decls:
-            if isinstance(decl, nodes.Struct):
-                seen: set[str] = set()
-                for field in decl.fields:
-                    if field.name in seen:
-                        self.report("MPS0003", f"{decl.name} has the field {field.name} twice", field)
-                    seen.add(field.name)
+            match decl:
+                case nodes.Struct():
+                    self._type_params(decl.name, decl.type_params)
+                    self._apart(decl.name, "field", decl.fields)
+                case nodes.Enum():
+                    self._type_params(decl.name, decl.type_params)
+                    self._apart(decl.name, "variant", decl.variants)
+                    for variant in decl.variants:
+                        self._apart(variant.name, "field", variant.fields)
+                case nodes.Function():
+                    self._type_params(f"@{decl.name}", decl.signature.type_params)
         for decl in self.module.decls:
             if isinstance(decl, nodes.Struct) and decl.kind == "value":
                 fault = self.sizes.fault(Ty(decl.name, tuple(Ty(p.name) for p in decl.type_params)))
                 if fault is not None:
                     self.report("MPT0011", fault[0], _head(decl, self.source), help=fault[1])
+
+    def _apart(self, owner: str, what: str, parts: Iterable[nodes.Field | nodes.Variant | nodes.TypeParam]) -> None:
+        seen: set[str] = set()
+        for part in parts:
+            if part.name in seen:
+                self.report("MPS0003", f"{owner} has the {what} {part.name} twice", part)
+            seen.add(part.name)
+
+    def _type_params(self, owner: str, params: tuple[nodes.TypeParam, ...]) -> None:
+        self._apart(owner, "type parameter", params)
+        for param in params:
+            if param.name in self.types:
+                self.report("MPT0007", f"{param.name} is a type, and no name for a parameter", param)
+            if param.kind not in (None, "type"):
+                help = f"write {param.name}: type"
+                self.report("MPT0001", f"there is no kind of type parameters {param.kind}", param, help=help)
 
     def _type(self, type_: nodes.Type, scope: set[str], function: str) -> None:
         name = type_.name
