@@ -13,8 +13,10 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+import magpie as mp
 from magpie.cli.app import app
 from magpie.cli.report import schema
+from magpie.diagnostics import CompileError
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "mp" / "reduce_sum.mp"
@@ -76,6 +78,14 @@ def test_max_bytes(file):
     file.write_text(file.read_text() + ";" * 1_000_000)
     assert magpie("check", file)[0] == 1
     assert magpie("check", "--max-bytes", 2_000_000, file)[0] == 0
+    build = "build", "--out", file.parent, file
+    assert magpie(*build)[0] == 1
+    with pytest.warns(mp.CompileWarning, match="MPL0001"):
+        assert magpie(*build, "--max-bytes", 2_000_000)[0] == 0
+    with pytest.raises(CompileError, match="MPP0001"):
+        mp.load_module(file)
+    with pytest.warns(mp.CompileWarning, match="MPL0001"):
+        assert len(mp.load_module(file, max_bytes=2_000_000)) == 1
 
 
 def test_check(file):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 
 import pytest
 from host_tools import HEAD, call, function, program, run
@@ -195,6 +196,17 @@ bb1:
 """
     done = process(tmp_path, text, before="RUN | head -n 2; exit ${PIPESTATUS[0]}")
     assert done.returncode == 141 and done.stdout == b"and so on, for ever\n" * 2 and done.stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize(
+    ("to", "said"), [(">/dev/full", b"error: <stdout>: No space left on device\n"), ("2>/dev/full", b"")]
+)
+def test_output_that_is_full_ends_the_program_with_an_error(tmp_path, to, said):
+    lines = '    call_void @println { text=const.Str "a" }\n    call_void @eprintln { text=const.Str "b" }\n    ret const.i64 3'
+    for text in (function("", "i64", lines, "main"), TEXT):
+        done = process(tmp_path, text, before=f"RUN {to}")
+        assert done.returncode == 1 and done.stderr == said
 
 
 def test_ctrl_c_ends_a_process_cleanly(tmp_path):

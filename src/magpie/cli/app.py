@@ -146,6 +146,7 @@ def build(
     checked: Annotated[
         bool | None, typer.Option("--checked/--unchecked", help="Compile bounds, assert and division checks in.")
     ] = None,
+    max_bytes: _MaxBytes = None,
 ) -> None:
     """Compile every kernel of a file and write the code, without running anything.
 
@@ -154,7 +155,7 @@ def build(
     """
     from magpie.cli.build import build_command
 
-    raise typer.Exit(build_command(file, backend, opt, emit or [], out, checked, arch))
+    raise typer.Exit(build_command(file, backend, opt, emit or [], out, checked, arch, max_bytes))
 
 
 _mpir = typer.Typer(help="Tools for MPIR, the SSA form of .mp programs.", no_args_is_help=True, rich_markup_mode=None)

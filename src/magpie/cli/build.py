@@ -25,7 +25,14 @@ def architectures(text: str, backend: str) -> list[str]:
 
 
 def build_command(
-    file: Path, backend: str, opt: str | None, emit: list[str], out: Path, checked: bool | None, arch: str = ""
+    file: Path,
+    backend: str,
+    opt: str | None,
+    emit: list[str],
+    out: Path,
+    checked: bool | None,
+    arch: str = "",
+    max_bytes: int | None = None,
 ) -> int:
     """Compile every kernel of ``file`` that has full annotations; 1 if one has an error.
 
@@ -46,7 +53,7 @@ def build_command(
         backends = []
     wanted = [(each, target) for each in backends for target in architectures(arch, each)]
     with argv_of(file, []):
-        kernels = kernels_in(file)
+        kernels = kernels_in(file, max_bytes)
     if kernels is None:
         return 1
     skipped = [name for name, kernel in kernels.items() if not annotated(kernel)]

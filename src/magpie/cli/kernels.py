@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["annotated", "count", "kernels_in"]
 
 
-def kernels_in(file: Path) -> dict[str, Kernel] | None:
+def kernels_in(file: Path, max_bytes: int | None = None) -> dict[str, Kernel] | None:
     """The kernels that ``file`` defines or names, each once, by its first name, in the order of definition.
 
     None when it cannot be imported, once that is shown; of a `.mp` file, when it has errors.
@@ -25,7 +25,7 @@ def kernels_in(file: Path) -> dict[str, Kernel] | None:
     from magpie.runtime.kernel import Kernel
 
     if file.suffix == ".mp":
-        return _kernels_of_text(file)
+        return _kernels_of_text(file, max_bytes)
     try:
         module = _load(file)
     except SystemExit as stop:
@@ -42,12 +42,12 @@ def kernels_in(file: Path) -> dict[str, Kernel] | None:
     return dict(found.values())
 
 
-def _kernels_of_text(file: Path) -> dict[str, Kernel] | None:
+def _kernels_of_text(file: Path, max_bytes: int | None) -> dict[str, Kernel] | None:
     from magpie.diagnostics import CompileError
     from magpie.runtime.modules import load_module
 
     try:
-        module = load_module(file)
+        module = load_module(file, max_bytes=max_bytes)
     except CompileError as error:
         show_diagnostics(error.diagnostics)
         return None

@@ -7,7 +7,11 @@ from typing import TextIO
 
 from magpie.host.builtins import Call, builtin
 
-__all__ = ["error", "flush", "write"]
+__all__ = ["OutputError", "error", "flush", "write"]
+
+
+class OutputError(Exception):
+    """Standard output or standard error takes no more, as where a disk is full."""
 
 
 def write(text: str) -> None:
@@ -19,14 +23,23 @@ def error(text: str) -> None:
     """Write to standard error, behind everything that was written to standard output."""
     flush()
     _put(sys.stderr, text)
-    if sys.stderr is not None:
-        sys.stderr.flush()
+    _flush(sys.stderr)
 
 
 def flush() -> None:
-    """Let go out what was written to standard output."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    """Let go out what was written to standard output. Raises OutputError; BrokenPipeError where nobody reads it."""
+    _flush(sys.stdout)
+
+
+def _flush(stream: TextIO | None) -> None:
+    if stream is None:  # closed when the process began
+        return
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as lost:
+        raise OutputError(f"{stream.name}: {lost.strerror or lost}") from None
 
 
 def _put(stream: TextIO | None, text: str) -> None:
@@ -35,8 +48,12 @@ def _put(stream: TextIO | None, text: str) -> None:
     try:
         stream.write(text)
     except UnicodeEncodeError:  # a locale that lacks a character: text is UTF-8 all the same
-        stream.flush()
+        _flush(stream)
         stream.buffer.write(text.encode())
+    except BrokenPipeError:
+        raise
+    except OSError as lost:
+        raise OutputError(f"{stream.name}: {lost.strerror or lost}") from None
 
 
 @builtin("std.io.@print")

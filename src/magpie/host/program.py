@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from magpie.host import (  # noqa: F401  # each registers what it implements
@@ -27,7 +28,7 @@ from magpie.host import (  # noqa: F401  # each registers what it implements
 from magpie.host.code import Code
 from magpie.host.constants import global_value
 from magpie.host.machine import resolve, run
-from magpie.host.output import error, flush
+from magpie.host.output import OutputError, error, flush
 from magpie.host.panics import INTERRUPTED, PANICKED, PIPE_CLOSED, Panic
 from magpie.host.prepare import prepare
 from magpie.host.text import display
@@ -79,7 +80,8 @@ class Program:
         """Run `@main`; gives the exit status of the process.
 
         That is the value of `@main` (unit: 0), or the Ok of its TResult; an Err is shown and gives 1. A panic is shown
-        and gives 101, Ctrl-C 130, and 141 means that nobody reads the output any more.
+        and gives 101, Ctrl-C 130, and 141 means that nobody reads the output any more. One that cannot be written is
+        an error as well.
         """
         self.argv = list(argv)
         try:
@@ -95,6 +97,11 @@ class Program:
         except BrokenPipeError:
             _close_output()
             return PIPE_CLOSED
+        except OutputError as lost:
+            _close_output()
+            with suppress(OutputError, BrokenPipeError):  # standard error may be what is lost
+                error(f"error: {lost}\n")
+            return 1
         return status
 
     def status(self, value: Any) -> int:

@@ -25,10 +25,10 @@ def declared_once(module: Module) -> Found:
         if f.name in names:
             yield Diagnostic("MPS0003", f"@{f.name} is defined twice in {module.name}", f.loc)
         names.add(f.name)
-    for decl in (*module.structs, *module.enums):
-        if decl.name in names:
-            yield Diagnostic("MPS0003", f"{decl.name} is defined twice in {module.name}")
-        names.add(decl.name)
+    for name in (*(struct.name for struct in module.structs), *(enum.name for enum in module.enums)):
+        if name in names:
+            yield Diagnostic("MPS0003", f"{name} is defined twice in {module.name}")
+        names.add(name)
     for struct in module.structs:
         yield from _apart(struct.name, "field", struct.fields)
     for enum in module.enums:

@@ -75,18 +75,19 @@ class Module:
         return f"<module {self.__name__} from {self.__file__!r}: {', '.join(self._kernels) or 'no kernels'}>"
 
 
-def load_module(path: str | os.PathLike[str]) -> Module:
+def load_module(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Module:
     """The kernels of a `.mp` file.
 
     A launch may leave the workgroup size out, `kernel[grid](...)`: it is the declared one then, (64, 1, 1) where none
     is declared. The file is read once; load it again after an edit. Raises CompileError with up to 20 errors, OSError
-    for a file that cannot be read; a wrong digest is a CompileWarning.
+    for a file that cannot be read; a wrong digest is a CompileWarning. A file of more than ``max_bytes``
+    (1,000,000) is MPP0001.
     """
     from magpie.frontend.mp.kernels import check_source
-    from magpie.frontend.mp.source import read
+    from magpie.frontend.mp.source import MAX_BYTES, read
 
     try:
-        found = check_source(read(Path(path)))
+        found = check_source(read(Path(path), max_bytes=max_bytes or MAX_BYTES))
         module = found.checked
     except CompileError as error:
         raise clean(error) from None
