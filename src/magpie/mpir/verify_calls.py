@@ -47,7 +47,7 @@ def operand_names(instr: Instr, row: Signature) -> Found:
         more = [key for k, key in enumerate(more) if rest.name and key != f"{rest.name}{k}"]
     if missing or more:
         lacks = f"lacks {' and '.join(missing)}" if missing else ""
-        takes_no = f"takes no {' and no '.join(more)}" if more else ""
+        takes_no = f"takes no {' and no '.join(more[:8])}" if more else ""
         text = f"{instr.op} {' and '.join(filter(None, (lacks, takes_no)))}"
         yield Diagnostic("MPS0001", text, instr.loc, help=f"it is {row.text}")
     elif len(instr.targs) != len(row.params) and (instr.targs or row.variant):
