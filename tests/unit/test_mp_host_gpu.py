@@ -657,3 +657,28 @@ def test_numpy_and_programs_agree_on_the_bits_of_bf16(backend):
     buffer = good(made.call("fill", [device, array(values, "bf16")]))
     found = np.array(good(made.call("read", [buffer])).items, np.float32)
     assert np.array_equal(found.view(np.uint32), np.array(values, np.float32).view(np.uint32))
+
+
+def test_the_elements_of_a_buffer_are_found_from_its_operands_and_its_result():
+    text = """
+value struct TPoint {
+    field x: f32
+    field n: i32
+}
+fn @there_and_back(%dev: borrow gpu.TDevice, %src: shared Array<TPoint>) -> TResult<Array<TPoint>, gpu.TError> {
+bb0:
+    try gpu.host.@buffer_new<i8> { dev=%dev, len=const.u64 3, usage_flags=const.u32 1 }
+    %made: gpu.TBuffer<TPoint> = try gpu.host.@buffer_from_array { dev=%dev, src=%src, usage_flags=const.u32 1 }
+    %room: gpu.TBuffer<TPoint> = try gpu.host.@buffer_new { dev=%dev, len=const.u64 3, usage_flags=const.u32 1 }
+    try gpu.host.@buffer_copy { src=%made, dst=%room }
+    call_void gpu.host.@buffer_to_array { buf=%made }
+    %r: TResult<Array<TPoint>, gpu.TError> = gpu.host.@buffer_to_array { buf=%room }
+    ret %r
+}
+"""
+    p = loaded(more=text)
+    point = StructValue(Ty("TPoint"), {"x": 1.5, "n": -2})
+    device = good(p.call("at", [0]))
+    back = good(p.call("there_and_back", [device, ArrayValue(Ty("TPoint"), [point])]))
+    assert back.element == Ty("TPoint")
+    assert [v.fields for v in back.items] == [{"x": 1.5, "n": -2}] + [{"x": 0.0, "n": 0}] * 2

@@ -16,6 +16,7 @@ from magpie.mpir.kernel_types import kernel_type
 from magpie.mpir.nodes import Module
 from magpie.mpir.prelude import fields_of
 from magpie.mpir.types import Ty
+from magpie.mpir.unify import bare
 from magpie.runtime.buffer import Buffer, allocate
 from magpie.runtime.device import Device
 from magpie.runtime.driver import MemoryHint
@@ -100,9 +101,16 @@ def _made(call: Call, device: Device, length: int, usage_flags: int, hint: Memor
 
 
 def _element(call: Call) -> Ty:
-    element = call.instr.targs[0]
-    assert isinstance(element, Ty)
-    return element
+    """The type of a buffer's elements: written in <>, or that of the operand or of the result."""
+    if call.instr.targs:
+        element = call.instr.targs[0]
+        assert isinstance(element, Ty)
+        return element
+    of = call.types.get("src") or call.types.get("buf")
+    if of is None:
+        assert call.type is not None  # a TResult of a buffer: else nothing would say what it is of
+        of = call.type.args[0]
+    return bare(of.args[0])
 
 
 def argument(value: Any) -> Any:

@@ -11,6 +11,7 @@ from magpie.frontend.mp.imports import Imports
 from magpie.frontend.mp.lower import Lowering
 from magpie.frontend.mp.names import Names, ty
 from magpie.mpir import nodes as m
+from magpie.mpir.prelude import replace
 from magpie.mpir.signatures import signature
 from magpie.mpir.types import UNIT, Ty
 
@@ -128,8 +129,9 @@ class HostLowering(Lowering):
         given = row.result if row is not None and row.result.name == "TResult" else None
         error = Ty("gpu.TError") if given is None else given.args[1]
         before.type = ty(known.signature.result) if known is not None else Ty("TResult", (type_ or UNIT, error))
-        if given is not None and row is not None and not row.params:
-            before.type = given
+        types = [t for t in before.targs if isinstance(t, Ty)]
+        if given is not None and row is not None and len(types) == len(row.params):
+            before.type = replace(given, dict(zip((n for n, _ in row.params), types, strict=True)))
         return [before, m.Instr("try", {"v": m.Var(before.result)}, result, type_, loc=before.loc)]
 
     def fresh(self, name: str) -> str:
