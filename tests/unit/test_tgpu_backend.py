@@ -239,6 +239,21 @@ def clamped(x: mp.Array[mp.i8], y: mp.Array[mp.i8], n: mp.i32):
     y[i] = mp.i8(min(max(mp.i32(x[i]) * 5 - 7, -128), 127))
 
 
+@sample((40,), (40,), grid=2, block=4, n=3)
+def strides(x: mp.Array[mp.i32], y: mp.Array[mp.i32], n: mp.i32):
+    for i in range(mp.global_id(0), x.shape[0], mp.num_workgroups(0) * mp.workgroup_size(0)):
+        total = mp.i32(0)
+        for k in range(0, 10, n):
+            total += (x[i] + mp.i32(k)) << n
+        for k in range(n - 1, 20, 4):
+            total += mp.i32(k) * x[i]
+        for k in range(12, 1 - n, -n):
+            total -= mp.i32(k)
+        for k in range(i, n - 1, -1):
+            total += mp.i32(k) << 1
+        y[i] = total
+
+
 def arguments(name, seed):
     kernel, shapes, grid, block, scalars = KERNELS[name]
     dtypes = {"unsigned": np.uint32, "clamped": np.int8}
@@ -365,6 +380,19 @@ def test_what_does_not_fit_is_named_at_its_line():
         x[mp.thread_id(0)] = a[x[1]]
 
     assert {d.code for d in refused(own, ("TGPU_2001", 2), ("TGPU_2001", 3)).diagnostics} == {"MPG_TGPU_2001"}
+
+
+def test_a_range_whose_direction_is_not_known():
+    def ranges(x: mp.Array[mp.i32], n: mp.i32):
+        for k in range(mp.global_id(0), 9, n):
+            x[k] = n
+
+    assert "goes up or down" in str(refused(ranges, ("TGPU_2001", 1)))
+
+    def shifts(x: mp.Array[mp.i32], n: mp.i32):
+        x[mp.global_id(0)] = n << x[0]
+
+    assert "that the launch does not know" in str(refused(shifts, ("TGPU_2001", 1)))
 
 
 def test_a_launch_warns_where_64_bits_may_be_needed():

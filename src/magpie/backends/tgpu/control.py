@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from magpie.backends.tgpu import hostexpr
+from magpie.backends.tgpu.arithmetic import signed
 from magpie.backends.tgpu.code import Label, Virtual
 from magpie.backends.tgpu.emit import COMPARES, Emitter, Value
 from magpie.ir.nodes import Node, Region, Slot, walk
@@ -68,7 +69,7 @@ def _compare(e: Emitter, cond: Node, target: Label, sense: bool) -> None:
     if op in ("eq", "ne"):
         _equal(e, op, a, b, target)
         return
-    a, b, _ = e.signed(cond.args[0], a, b)
+    a, b, _ = signed(e, cond.args[0], a, b)
     _ordered(e, op, a, b, target)
 
 
@@ -280,22 +281,23 @@ def _counted(e: Emitter, node: Node, slot: Slot, trips: Node) -> None:
 
 
 def _trip_count(e: Emitter, node: Node) -> None:
-    """The trips of a range with a step of 1 or -1: the distance of its ends, not below 0. With other steps, a count."""
+    """The trips of a range: with a step of 1 or -1 the distance of its ends, not below 0; with others, as many steps as
+    go into that, which are counted."""
     start, stop = (e.number(a) for a in node.args[:2])
-    step = e.value(node.args[2])
-    if not isinstance(step, int):
-        e.refuse(2001, "tiny-gpu has no division, and this range has a step that is not a constant", node)
+    step, (low, high) = e.number(node.args[2]), e.interval(node.args[2])
+    if low <= 0 <= high:
+        e.refuse(2001, "tiny-gpu has no division, and nothing says whether this range goes up or down", node)
         e.values[node] = 0
         return
-    first, last = (start, stop) if step > 0 else (stop, start)
+    first, last = (start, stop) if low > 0 else (stop, start)
     distance = e.add(last, e.mul(first, -1))
     held = isinstance(distance, Virtual) and (distance in e.slots.values() or e.asked(distance))
     if not isinstance(distance, Virtual) or held or distance.fixed is not None:
         distance = e.register(distance)
-    if abs(step) == 1 and e.left[node] == 2:  # only the loop asks, which knows what to do with less than one trip
+    if step in (1, -1) and e.left[node] == 2:  # only the loop asks, which knows what to do with less than one trip
         e.values[node] = distance
         return
-    if abs(step) == 1:
+    if step in (1, -1):
         skip = Label()
         e.code.emit("CMP", distance, 0)
         e.code.emit("BRGT", skip)
@@ -303,12 +305,13 @@ def _trip_count(e: Emitter, node: Node) -> None:
         e.code.place(skip)
         e.values[node] = distance
         return
+    less = e.mul(step, -1 if low > 0 else 1)
     count, top, done = e.register(0), Label(), Label()
     e.code.emit("CMP", distance, 1)
     e.code.emit("BRLT", done)
     e.code.place(top)
     e.code.emit("ADD", count, count, 1)
-    e.code.emit("ADD", distance, distance, -abs(step))
+    e.code.emit("ADD", distance, distance, e.operand(less))
     e.code.emit("CMP", distance, 0)
     e.code.emit("BRGT", top)
     e.code.place(done)

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from magpie.backends.tgpu import hostexpr
+from magpie.backends.tgpu import arithmetic, hostexpr
+from magpie.backends.tgpu.arithmetic import ADVICE
 from magpie.backends.tgpu.code import Code, Label, Virtual
 from magpie.backends.tgpu.hostexpr import Known
 from magpie.backends.tgpu.ids import identity
@@ -180,7 +181,7 @@ class Emitter:
 
         handler = _HANDLERS.get(node.op) or HANDLERS.get(node.op)
         if handler is None:
-            self.refuse(2001, f"tiny-gpu has nothing to compute `{node.op}` with", node, _ADVICE.get(node.op))
+            self.refuse(2001, f"tiny-gpu has nothing to compute `{node.op}` with", node, ADVICE.get(node.op))
             self.values[node] = 0
             return
         if node.type is not None and not self.fits(node):
@@ -260,141 +261,6 @@ class Emitter:
         self.keep_old({slot})
         self.code.emit("SET", mine, self.operand(value))
 
-    # --- arithmetic --------------------------------------------------------------------------------------------------
-    def arithmetic(self, node: Node) -> None:
-        op = node.op
-        a = self.value(node.args[0])
-        b = self.value(node.args[1]) if len(node.args) > 1 else 0
-        low, high = self._exact(node)
-        if not self.narrow(node, low, high):
-            self.values[node] = 0
-        elif op == "add":
-            self.values[node] = self.add(a, b)
-        elif op == "mul":
-            self.values[node] = self.mul(a, b)
-        elif op == "sub":
-            self.values[node] = self.add(a, self.mul(b, -1))
-        elif op == "neg":
-            self.values[node] = self.mul(a, -1)
-        else:
-            self.shift(node, a, b)
-
-    def shift(self, node: Node, a: Value, count: Value) -> None:
-        """A shift to the left by a known count is a product."""
-        if not isinstance(count, int):
-            self.values[node] = self.refuse(2001, "tiny-gpu has no shift by a number that is not constant", node)
-            return
-        self.values[node] = self.mul(a, wrap(1 << count % min(32, node.dtype.bits)))
-
-    def _exact(self, node: Node) -> tuple[int, int]:
-        """Where the result of a sum or product of narrow integers lies before it wraps."""
-        if node.dtype.bits >= 32:
-            return (0, 0)
-        (a, b), (c, d) = self.interval(node.args[0]), self.interval(node.args[-1])
-        if node.op == "add":
-            return (a + c, b + d)
-        if node.op == "sub":
-            return (a - d, b - c)
-        if node.op == "neg":
-            return (-b, -a)
-        if node.op == "shl":
-            c, d = (1 << n % node.dtype.bits for n in (c, d))
-        products = [x * y for x in (a, b) for y in (c, d)]
-        return (min(products), max(products))
-
-    def extremum(self, node: Node) -> None:
-        """min and max, by a comparison and a branch that steps over the second operand."""
-        (low_a, high_a), (low_b, high_b) = (self.interval(a) for a in node.args)
-        a, b = (self.number(x) for x in node.args)
-        greater = node.op == "max"
-        if (low_a >= high_b) if greater else (high_a <= low_b):
-            self.values[node] = a
-            return
-        if (low_b >= high_a) if greater else (high_b <= low_a):
-            self.values[node] = b
-            return
-        if not isinstance(a, Virtual):
-            a, b = b, a
-        x, y, bias = self.signed(node.args[0], a, b)
-        made, skip = self.register(a), Label()
-        self.code.emit("CMP", made if not bias else x, self.operand(y))
-        self.code.emit("BRGT" if greater else "BRLT", skip)
-        self.code.emit("SET", made, self.operand(b))
-        self.code.place(skip)
-        self.values[node] = made
-
-    def signed(self, like: Node, a: Value, b: Value) -> tuple[Value, Value, bool]:
-        """Operands whose order as signed numbers is that of a and b: of u32 both are moved by 2**31."""
-        if like.dtype.kind != "uint" or like.dtype.bits < 32:
-            return a, b, False
-        return self.add(a, -(1 << 31)), self.add(b, -(1 << 31)), True
-
-    def absolute(self, node: Node) -> None:
-        low, high = self.interval(node.args[0])
-        if not self.narrow(node, 0, max(-low, high)):
-            self.values[node] = 0
-            return
-        if low >= 0:
-            self.values[node] = self.value(node.args[0])
-            return
-        made, skip = self.register(self.number(node.args[0])), Label()
-        self.code.emit("CMP", made, 0)
-        self.code.emit("BRGT", skip)
-        self.code.emit("MUL", made, made, -1)
-        self.code.place(skip)
-        self.values[node] = made
-
-    def quotient(self, node: Node) -> None:
-        """Divisions and masks that change nothing, or give nothing; the others have no instructions."""
-        a, b = node.args
-        (low, high), by = self.interval(a), self.value(b)
-        if isinstance(by, int) and by > 0 and low >= 0:
-            if node.op in ("floordiv", "tdiv") and (high < by or by == 1):
-                self.values[node] = 0 if high < by else self.value(a)
-                return
-            if node.op in ("mod", "trem") and high < by:
-                self.values[node] = self.value(a)
-                return
-            if node.op == "and" and by & (by + 1) == 0 and high <= by:
-                self.values[node] = self.value(a)
-                return
-        if node.dtype.is_bool:
-            self.logic(node)
-            return
-        self.values[node] = self.refuse(
-            2001, f"tiny-gpu has nothing to compute `{node.op}` with", node, _ADVICE.get(node.op)
-        )
-
-    def logic(self, node: Node) -> None:
-        """and, or, xor and not of numbers that are 0 or 1, without a branch."""
-        a = self.value(node.args[0])
-        if node.op == "not" and not node.dtype.is_bool:
-            most = node.dtype.max if node.dtype.kind == "uint" and node.dtype.bits < 32 else -1
-            self.values[node] = self.add(self.mul(a, -1), most)  # ~x is -1 - x, and of narrow unsigned ones MAX - x
-            return
-        if node.op == "not":
-            self.values[node] = self.add(self.mul(a, -1), 1)
-            return
-        if not node.dtype.is_bool:
-            self.values[node] = self.refuse(
-                2001, f"tiny-gpu has nothing to compute `{node.op}` of integers with", node, _ADVICE.get(node.op)
-            )
-            return
-        b = self.value(node.args[1])
-        both = self.mul(a, b)
-        if node.op == "and":
-            self.values[node] = both
-            return
-        self.values[node] = self.add(self.add(a, b), self.mul(both, -1 if node.op == "or" else -2))
-
-    def cast(self, node: Node) -> None:
-        source, t = node.args[0], node.dtype
-        if node.op == "bitcast" or source.dtype.is_bool or t.bits >= 32:
-            self.values[node] = self.value(source)
-            return
-        low, high = self.interval(source)
-        self.values[node] = self.value(source) if self.narrow(node, low, high) else 0
-
     # --- memory ------------------------------------------------------------------------------------------------------
     def load(self, node: Node) -> None:
         if not self.addressable(node):
@@ -432,44 +298,13 @@ class Emitter:
         return materialise(self, node)
 
 
-_ADVICE = {
-    "floordiv": "a quotient of what the launch knows is computed before; others need another algorithm",
-    "mod": "a remainder of what the launch knows is computed before; others need another algorithm",
-    "tdiv": "a quotient of what the launch knows is computed before; others need another algorithm",
-    "trem": "a remainder of what the launch knows is computed before; others need another algorithm",
-    "div": "tiny-gpu has integers only",
-    "shr": "halve a number that the launch knows, or count with a loop",
-    "atomic_rmw": "let one work-item write each element",
-    "assert": "check what a kernel wrote on the host",
-    "print": "write what you want to see to an array",
-    "barrier": "barriers stand at the top level of a kernel",
-}
-
 #: What asks for its operands in its own order.
 _RELEASING = frozenset({"if", "break_if", "slot_set", "select", "loop"})
 
 _HANDLERS: dict[str, Callable[[Any, Node], None]] = {
+    **arithmetic.HANDLERS,
     "slot_get": Emitter.slot_get,
     "slot_set": Emitter.slot_set,
-    "add": Emitter.arithmetic,
-    "sub": Emitter.arithmetic,
-    "mul": Emitter.arithmetic,
-    "neg": Emitter.arithmetic,
-    "shl": Emitter.arithmetic,
-    "min": Emitter.extremum,
-    "max": Emitter.extremum,
-    "abs": Emitter.absolute,
-    "floordiv": Emitter.quotient,
-    "mod": Emitter.quotient,
-    "tdiv": Emitter.quotient,
-    "trem": Emitter.quotient,
-    "and": Emitter.quotient,
-    "or": Emitter.logic,
-    "xor": Emitter.logic,
-    "not": Emitter.logic,
-    "cast": Emitter.cast,
-    "bitcast": Emitter.cast,
-    "uniform": Emitter.cast,
     "load": Emitter.load,
     "store": Emitter.store,
     **dict.fromkeys(("thread_id", "workgroup_id", "global_id", "linear_local_id"), identity),

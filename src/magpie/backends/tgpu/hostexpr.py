@@ -11,7 +11,7 @@ from typing import Any
 from magpie.ir.layout import HOST_OPS
 from magpie.ir.nodes import HostExpr
 
-__all__ = ["Known", "add", "compute", "expression", "mul", "text"]
+__all__ = ["Known", "add", "compute", "expression", "mul", "text", "trip_count"]
 
 #: A number, or an expression for one.
 Known = int | HostExpr
@@ -45,6 +45,21 @@ def compute(op: str, *operands: Known) -> Known:
 def expression(known: Known) -> HostExpr:
     """A number as an expression too."""
     return ("const", known) if isinstance(known, int) else known
+
+
+def trip_count(start: Known, stop: Known, step: Known) -> Known:
+    """The length of range(start, stop, step); 0 where the step is."""
+    zero: HostExpr = ("const", 0)
+    up, down = ("sub", *map(expression, (stop, start))), ("sub", *map(expression, (start, stop)))
+    if step == 1:
+        return ("max", zero, expression(stop) if start == 0 else up)
+    by = expression(step)
+
+    def trips(distance: HostExpr, size: HostExpr) -> HostExpr:
+        # Rounded up: (distance + size - 1) // size. What is divided by 0 is 0.
+        return ("max", zero, ("floordiv", ("add", distance, ("sub", size, ("const", 1))), size))
+
+    return ("select", ("gt", by, zero), trips(up, by), trips(down, ("neg", by)))
 
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "shl": "<<", "shr": ">>"}

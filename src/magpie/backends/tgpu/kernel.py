@@ -174,8 +174,8 @@ class _Open:
             return ("cast", str(t), parts[0])
         if node.op in ("add", "mul"):
             return hostexpr.compute(node.op, *parts)
-        if node.op == "trip_count" and parts[0] == 0 and parts[2] == 1:
-            return ("max", ("const", 0), hostexpr.expression(parts[1]))
+        if node.op == "trip_count":
+            return hostexpr.trip_count(*parts)
         if node.op in HOST_OPS:
             return (node.op, *(hostexpr.expression(p) for p in parts))
         return None
