@@ -112,7 +112,7 @@ WRONG = [
     ("%y = matmul{epilogue=[softmax(_)]} %x, %x", "MPG_GRAPH_1004", 2, "not elementwise"),
     ("%y = relu{epilogue=[add(_, _7)]} %x", "MPG_GRAPH_1003", 2, "no result _7"),
     ("%y = relu{prologue=[neg(%x)]} _", "MPG_GRAPH_1004", 2, "takes no prologue"),
-    ("%y = clip{min=2, max=1} %x", "MPG_GRAPH_1004", 2, "clip from"),
+    ("%y = clip{min=nan} %x", "MPG_GRAPH_1004", 2, "clip from"),
     ("%y = slice{starts=[0, 0], stops=[9, 8]} %x", "MPG_GRAPH_1004", 2, "slice 0:9"),
     ("%y: f32[0, 2] = const 1", "MPG_GRAPH_1005", 2, "no elements"),
     ("%y: f32[2, = const 1", "MPG_GRAPH_1002", 2, "found `=`"),

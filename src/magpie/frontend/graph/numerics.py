@@ -248,7 +248,7 @@ REFERENCE: dict[str, Callable[..., Array]] = {
     "sigmoid": _wide(lambda x: 1.0 / (1.0 + np.exp(-x))),
     "floor": _unary(np.floor),
     "round": _unary(np.rint),
-    "clip": lambda attrs, x: np.clip(x, attrs["min"], attrs["max"]).astype(x.dtype),
+    "clip": lambda attrs, x: np.minimum(np.maximum(x, attrs["min"]), attrs["max"]).astype(x.dtype),
     "cast": _cast,
     "quantize": _quantize,
     "dequantize": lambda attrs, x, scale, zero: np.asarray((x - zero).astype(np.float32) * scale),

@@ -22,7 +22,7 @@ from magpie.frontend.graph.onnx_quantised import IMPORTERS
 from magpie.frontend.graph.passes.decompose import Maker
 from magpie.frontend.graph.rules import Mismatch, checked
 
-__all__ = ["import_model", "import_onnx"]
+__all__ = ["IMPORTERS", "import_model", "import_onnx"]
 
 Array = np.ndarray[Any, Any]
 
@@ -176,7 +176,13 @@ class _Importer:
         self.ir.inputs.append(made)
 
     def _output(self, name: str) -> None:
-        value = self.value(name)
+        try:
+            value = self.value(name)
+        except Unsupported as error:
+            raise CompileError(Diagnostic("MPG_GRAPH_1012", f"output: {error}", Loc(self.file, 0))) from None
+        if value is None and name in self.missing:
+            text = f"output {name!r}: further results of its operator"
+            raise CompileError(Diagnostic("MPG_GRAPH_1012", text, Loc(self.file, 0)))
         if value is None:
             raise self._damaged(f"output {name!r} is made by no node")
         if value in self.ir.outputs or value in self.ir.inputs or value.name != name:

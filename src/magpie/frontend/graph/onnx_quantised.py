@@ -6,9 +6,11 @@ import numpy as np
 
 from magpie.dtypes import DType, f32, i8, u8
 from magpie.frontend.graph.nodes import Value
+from magpie.frontend.graph.onnx_composed import IMPORTERS
 from magpie.frontend.graph.onnx_node import Node, Unsupported
-from magpie.frontend.graph.onnx_ops import IMPORTERS, convolution, importer, product
+from magpie.frontend.graph.onnx_ops import convolution, importer, product
 
+#: All importers: each of the three files adds its own.
 __all__ = ["IMPORTERS"]
 
 

@@ -88,7 +88,7 @@ _op("pow", "elementwise", 2, "", r.floats("pow", 2), "Of floats.")
 _op("neg", "elementwise", 1, "", r.negated, "Integers give i32.")
 _op("abs", "elementwise", 1, "", r.negated, "Integers give i32.")
 _op("relu", "elementwise", 1, "", r.number("relu"), "x where x > 0, else 0.")
-_op("clip", "elementwise", 1, "min:float=-inf max:float=inf", r.clip, "Not below min, not above max.")
+_op("clip", "elementwise", 1, "min:float=-inf max:float=inf", r.clip, "Not below min, then not above max.")
 for _name in ("sqrt", "exp", "log", "tanh", "erf", "sigmoid"):
     _op(_name, "elementwise", 1, "", r.floats(_name, 1), "Of floats.")
 _op("floor", "elementwise", 1, "", r.floats("floor", 1), "Of floats.")
