@@ -76,6 +76,15 @@ def test_the_panels_have_what_the_history_has():
     assert (parts["runs and waits"] == (47, 123, 191)).all()
 
 
+def test_a_large_memory_has_rows_for_several_words():
+    value = document() | {"mem_size": 6000}
+    value["kernels"][1]["asm"] = "ADD R0, R7, 5000\nST R0, 1"
+    made = simulate_for_view(parsed(value), {})
+    rows = (panels(made, 1)["memory"] != 255).any(axis=2)
+    # 24 words from 5000 on, ten a row.
+    assert rows.shape == (600, 1) and rows[:, 0].nonzero()[0].tolist() == [500, 501, 502]
+
+
 def test_still_and_moving_pictures(tmp_path):
     image = pytest.importorskip("PIL.Image")
     made, _ = shown()
@@ -104,8 +113,11 @@ def test_what_is_not_shown(tmp_path, monkeypatch):
         show(made, tmp_path / "a.jpg")
     with pytest.raises(MagpieError, match="No such file"):
         show(made, tmp_path / "none" / "a.html")
+    monkeypatch.setattr("magpie.backends.tgpu.view.MOST_WORDS", 300)
+    with pytest.raises(GpuError, match="MPG_TGPU_1203.*428 words of memory"):  # 3 * 140, and 2 blocks of 4
+        shown()
     monkeypatch.setattr("magpie.backends.tgpu.view.MOST_CELLS", 100)
-    with pytest.raises(GpuError, match="MPG_TGPU_1203") as caught:
+    with pytest.raises(GpuError, match="MPG_TGPU_1203.*288 cells") as caught:  # 8 * 24 + 2 * 24 + 6 * 8
         shown()
     assert "--kernel" in str(caught.value)
     monkeypatch.setitem(sys.modules, "PIL", None)

@@ -119,7 +119,8 @@ _d("MPG_TGPU_1202", ERROR, "Inputs that do not fit a launch document", """
     right:  run_launch(launch, {"X": x.astype(np.int8)})
     """)
 _d("MPG_TGPU_1203", ERROR, "Picture too large", """
-    A picture of a launch has a cell for each thread and cycle, and a million of them at most.
+    A picture of a launch has a cell for each thread and cycle, a million of them at most, and holds the memory of each
+    kernel that it shows, two million words at most.
 
     cure: Show one kernel of the document, or a launch of fewer threads or shorter loops.
 

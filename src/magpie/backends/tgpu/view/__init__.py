@@ -13,8 +13,8 @@ from magpie.errors import GpuError, GpuErrorKind, MagpieError
 __all__ = ["FORMATS", "MOST_CELLS", "Shown", "show", "simulate_for_view"]
 
 FORMATS = (".html", ".png", ".gif")
-#: Threads times cycles, of all kernels that are shown together.
-MOST_CELLS = 1_000_000
+#: Threads times cycles, and words of memory, of all kernels that are shown together.
+MOST_CELLS, MOST_WORDS = 1_000_000, 2_000_000
 
 
 class Shown:
@@ -46,14 +46,16 @@ def simulate_for_view(
     # Once without a history, which tells how large it would be.
     plain = run_launch(launch, {**inputs, **zeros}, max_steps=max_steps)
     cells = sum(plain.kernels[i].cycles * len(plain.kernels[i].thread_cycles) for i in chosen)
-    if cells > MOST_CELLS:
-        raise GpuError(
-            GpuErrorKind.ResourceExhausted,
-            "tgpu",
-            f"a picture of {cells:,} cells, threads times cycles, is asked for; there is room for {MOST_CELLS:,}",
-            diagnostic="MPG_TGPU_1203",
-            help="show one kernel (--kernel), or a smaller problem",
-        )
+    words = sum(launch.mem_size + launch.kernels[i].shared_size * launch.kernels[i].grid[0] for i in chosen)
+    for n, most, what in ((cells, MOST_CELLS, "cells, threads times cycles,"), (words, MOST_WORDS, "words of memory")):
+        if n > most:
+            raise GpuError(
+                GpuErrorKind.ResourceExhausted,
+                "tgpu",
+                f"a picture of {n:,} {what} is asked for; there is room for {most:,}",
+                diagnostic="MPG_TGPU_1203",
+                help="show one kernel (--kernel), or a smaller problem",
+            )
     run = run_launch(launch, {**inputs, **zeros}, max_steps=max_steps, history=True)
     return Shown(launch, run.kernels, chosen)
 

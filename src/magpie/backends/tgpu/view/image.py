@@ -23,6 +23,8 @@ PAPER, INK, SOFT = (255, 255, 255), (29, 36, 48), (102, 112, 127)
 RUNS, WAITS, ENDED, CHANGED = (47, 123, 191), (224, 138, 30), (233, 236, 240), (178, 60, 110)
 _LEFT, _TOP, _GAP, _WIDTH = 96, 30, 26, 860
 _HEIGHTS = {"threads": 320, "runs and waits": 60, "registers": 110, "memory": 150}
+#: Rows of the panel of memory; each stands for several words where there are more.
+_MOST_ROWS = 600
 #: Frames of a moving picture; of a longer launch, cycles at even distances.
 _FRAMES = 150
 
@@ -49,7 +51,8 @@ def panels(shown: Shown, position: int) -> dict[str, _Array]:
     n = len(cycles)
     busy = np.full((60, n, 3), PAPER, np.uint8)
     registers = np.zeros((kernel.program.registers, n))
-    memory = np.zeros((max(1, len(result.memory)), n))
+    words = max(1, len(result.memory))
+    memory = np.zeros((min(words, _MOST_ROWS), n))
     for x, cycle in enumerate(cycles):
         runs = round(60 * int((cycle.state == RUNNING).sum()) / threads)
         waits = round(60 * int((cycle.state == WAITING).sum()) / threads)
@@ -57,7 +60,8 @@ def panels(shown: Shown, position: int) -> dict[str, _Array]:
         busy[60 - runs - waits : 60 - runs, x] = WAITS
         rows = cycle.registers[:, 0]
         registers[:, x] = np.bincount(rows[rows < len(registers)], minlength=len(registers)) / threads
-        memory[cycle.memory[:, 0], x] = 1
+        rows = cycle.memory[:, 0].astype(np.int64) * len(memory) // words
+        memory[:, x] = np.minimum(1, np.bincount(rows, minlength=len(memory)) * len(memory) / words)
     return {
         "threads": colours(shown, position),
         "runs and waits": busy,
