@@ -66,6 +66,7 @@ class Body:
         self.labels: dict[Dispatch, Slot] = {}
         self.dispatches: dict[Dispatch, Node] = {}
         self.scopes: set[str] = set()
+        self.fields: dict[int, tuple[StructType, dict[str, int]]] = {}  # by the type's identity
         self.found: Skeleton = skeleton(function)
 
     def type(self, type_: Ty) -> Type:
@@ -374,7 +375,7 @@ class Body:
             case "getfield":
                 value, name = self.value(instr.args["obj"]), instr.args["field"]
                 assert isinstance(value.type, StructType) and isinstance(name, m.Word)
-                at = next(k for k, f in enumerate(value.type.fields) if f.name == name.name)
+                at = self.position(value.type, name.name)
                 return out.emit("struct_get", value, type=value.type.fields[at].type, field=at)
             case "gpu.malloc" | "gpu.free" | "ptr.load" | "ptr.store" | "ptr.add" | "ptr.is_null":
                 of = [self.type(t) for t in instr.targs if isinstance(t, Ty)]
@@ -388,6 +389,12 @@ class Body:
                 "MPG_CORE_1405", f"`{op}` cannot run in a kernel: it is an operation of host programs", instr.loc
             )
         )
+
+    def position(self, struct: StructType, field: str) -> int:
+        """Which field of a struct has a name."""
+        if id(struct) not in self.fields:
+            self.fields[id(struct)] = (struct, {f.name: k for k, f in enumerate(struct.fields)})
+        return self.fields[id(struct)][1][field]
 
     def debug(self, instr: m.Instr) -> None:
         """What a kernel says or stops at."""

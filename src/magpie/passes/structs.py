@@ -8,6 +8,7 @@ and local arrays of structs become one array a leaf.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import TypeVar
 
 from magpie.dtypes import DType, StructType, Type, leaf_name, leaves
@@ -26,6 +27,8 @@ class _Splitter(Rewriter):
         self.kernel_in = kernel
         # the leaves of each struct value, in order
         self.parts: dict[Node, list[Node]] = {}
+        # of a struct type, by identity, which leaf each field begins with
+        self.starts: dict[int, tuple[StructType, list[int]]] = {}
         self.leaf_slots: dict[Slot, list[Slot]] = {}
         self.leaf_arrays: dict[Array, dict[Path, Array]] = {}
         self.shared: list[SharedArray] = []
@@ -89,9 +92,11 @@ class _Splitter(Rewriter):
     def get_field(self, node: Node) -> None:
         struct = node.args[0].type
         assert isinstance(struct, StructType)
-        counts = [sum(1 for _ in leaves(f.type)) for f in struct.fields]
-        at = sum(counts[: node.attrs["field"]])
-        picked = self.of(node.args[0])[at : at + counts[node.attrs["field"]]]
+        if id(struct) not in self.starts:
+            counts = [sum(1 for _ in leaves(f.type)) for f in struct.fields]
+            self.starts[id(struct)] = (struct, list(accumulate(counts, initial=0)))  # it stays, and its id with it
+        starts, field = self.starts[id(struct)][1], node.attrs["field"]
+        picked = self.of(node.args[0])[starts[field] : starts[field + 1]]
         if isinstance(node.type, StructType):
             self.parts[node] = picked
         else:
