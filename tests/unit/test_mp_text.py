@@ -308,6 +308,48 @@ def test_work_items_that_leave_a_loop_meet_those_of_their_trip(backend, tmp_path
     assert out.tolist() == wanted.tolist()
 
 
+@mp.kernel(workgroup=(32, 1, 1))
+def k_goes_on_early(out: mp.Array[mp.i32], n: mp.i32):
+    """Some work-items go on to the next trip at once: not earlier than others, since nothing else is left."""
+    t = mp.thread_id(0)
+    s = mp.shared(32, mp.i32)
+    u = mp.i32(0)
+    total = mp.i32(0)
+    while u < n:
+        for k in range(t, 40, 7):  # of other trips for each, in front of one that all make together
+            total += mp.i32(k)
+        while u % 4 == 0:
+            s[t] = u + mp.i32(t)
+            mp.barrier()
+            total += s[(t + 1) % 32]
+            mp.barrier()
+            u += 1
+        u += 1
+        if u % 3 == 0:
+            if n > 5:
+                u += 1
+                if t < 7:
+                    continue
+    out[t] = total
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_barriers_in_loops_that_work_items_go_on_with_early(backend, tmp_path):
+    k = loaded(k_goes_on_early, tmp_path)
+    for n in (3, 20):
+        out = np.zeros(32, np.int32)
+        k.launch(grid=1, args=(out, n), backend=backend)
+        t, u, total = np.arange(32), 0, np.zeros(32, np.int64)
+        while u < n:
+            total += [sum(range(i, 40, 7)) for i in t]
+            while u % 4 == 0:
+                total += u + (t + 1) % 32
+                u += 1
+            u += 1
+            u += u % 3 == 0 and n > 5
+        assert out.tolist() == total.tolist()
+
+
 def test_names(tmp_path):
     source = tmp_path / "named.py"
     source.write_text(

@@ -17,10 +17,13 @@ def tidy(function: m.Function, pure: Container[m.Instr], ends: set[str]) -> None
     of a loop they would be set in it, by some work-items in other trips than by others.
     """
     _drop_unreached(function)
-    _one_value(function)
-    _dead(function, pure)
-    while _skip(function, ends):
-        pass
+    while True:
+        _one_value(function)
+        _dead(function, pure)
+        while _skip(function, ends):
+            pass
+        if not _join(function, ends):
+            return
 
 
 def _replace(operand: m.Operand, known: dict[str, m.Operand]) -> m.Operand:
@@ -125,6 +128,55 @@ def _skip(function: m.Function, ends: set[str]) -> bool:
             ends.add(to.label)
     function.blocks[:] = [b for b in function.blocks if b.label not in gone]
     return bool(gone)
+
+
+def _join(function: m.Function, ends: Container[str]) -> bool:
+    """Let ways that meet twice, with nothing between, meet once; whether there were any.
+
+    A branch whose two ways give one value then is none, and not one that work-items take differently.
+    """
+    blocks = {b.label: b for b in function.blocks}
+    order = {label: k for k, label in enumerate(blocks)}
+    before: dict[str, list[str]] = {label: [] for label in blocks}
+    uses: dict[str, int] = {}
+    for block in function.blocks:
+        for label in dict.fromkeys(m.targets(block.term)):
+            before[label].append(block.label)
+        found = [o for i in block.instrs for o in m.operands(i)] + m.operands(block.term)
+        for operand in [*found, *(v for p in block.phis for _, v in p.incoming)]:
+            if isinstance(operand, m.Var):
+                uses[operand.name] = uses.get(operand.name, 0) + 1
+    changed = False
+    for block in reversed(function.blocks[1:]):
+        label, term = block.label, block.term
+        if block.instrs or not isinstance(term, m.Br) or label in ends or len(before[label]) < 2:
+            continue
+        to = blocks[term.target]
+        if order[to.label] <= order[label]:
+            continue  # the one way back to the start of a loop
+        own = {p.result: dict(p.incoming) for p in block.phis}
+        onward = [(phi, dict(phi.incoming)[label]) for phi in to.phis]
+        passed = [v.name for _, v in onward if isinstance(v, m.Var) and v.name in own]
+        if any(uses.get(name, 0) != passed.count(name) for name in own):
+            continue
+        came = {
+            p: [own[v.name][p] if isinstance(v, m.Var) and v.name in own else v for _, v in onward]
+            for p in before[label]
+        }
+        both = [p for p in came if p in before[to.label]]
+        if any(not same(v, dict(phi.incoming)[p]) for p in both for v, (phi, _) in zip(came[p], onward, strict=True)):
+            continue
+        for k, (phi, _) in enumerate(onward):
+            phi.incoming = [(at, v) for at, v in phi.incoming if at != label]
+            phi.incoming += [(p, came[p][k]) for p in came if p not in both]
+        for p in came:
+            blocks[p].term = _turned(blocks[p].term, label, to.label)
+        before[to.label] = list(dict.fromkeys([*(p for p in before[to.label] if p != label), *came]))
+        block.phis.clear()
+        del blocks[label]
+        changed = True
+    function.blocks[:] = [b for b in function.blocks if b.label in blocks]
+    return changed
 
 
 def _turned(term: m.Term, old: str, new: str) -> m.Term:
