@@ -83,6 +83,10 @@ def test_a_layer_is_one_kernel_whose_instructions_have_their_places():
     assert all(";" in line for line in lines)
     assert {line.split(";")[1].strip() for line in lines} == {"5:8", "6:8", "7:8"}
     assert launch.mem_size == 32 + 48 + 6 + 24
+    relu = [line.split(";")[0].strip() for line in lines if line.endswith("7:8")]
+    (test, skip, zero) = relu  # CMP x, 0 / BRGT skip / SET x, 0
+    assert test.startswith("CMP ") and test.endswith(", 0") and skip.startswith("BRGT L")
+    assert zero == f"SET {test.split()[1]} 0"
     # K = 8 trips, and a branch over the SET of a relu
     cost = launch.estimate["total"]
     assert cost["cycles"] == {"min": 8, "max": 9} and cost["loads"] == 24 * 17 and cost["stores"] == 24

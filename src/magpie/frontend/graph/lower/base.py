@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from magpie.dtypes import i32, index
+from magpie.dtypes import DType, i32, index
 from magpie.frontend.graph.lower.indexing import Access, Index, Indices, Ints, collapse, row_major
 from magpie.frontend.graph.lower.scalars import scalar
 from magpie.frontend.graph.lower.target import Target
@@ -210,9 +210,20 @@ class Lowering(Indices):
         own = self.b.loc
         for step in steps:
             self.b.loc = step.loc or own
-            results.append(scalar(self.b, step.op, dict(step.attrs), [argument(a) for a in step.args], step.dtype))
+            results.append(self.apply(step.op, dict(step.attrs), [argument(a) for a in step.args], step.dtype))
         self.b.loc = own
         return results
+
+    def apply(self, name: str, attrs: dict[str, Any], args: list[Node], dtype: DType) -> Node:
+        """The result of an elementwise op for one element of each operand."""
+        if name != "relu" or not self.target.flat:
+            return scalar(self.b, name, attrs, args, dtype)
+        # a branch over an assignment: what tiny-gpu has in the place of a selection
+        value = self.slot("relu", args[0])
+        _, _, other = self.b.if_(self.b.emit("gt", self.b.get(value), self.b.const(0, dtype)))
+        with self.b.into(other):
+            self.b.set(value, self.b.const(0, dtype))
+        return self.b.get(value)
 
     def better(self, kind: str, best: Node, x: Node) -> Node:
         """The larger (``max``) or smaller of two numbers, the first where the second is a NaN; one instruction."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from magpie.frontend.graph.lower.base import Lowering, merged
 from magpie.frontend.graph.lower.indexing import Access, row_major, view
-from magpie.frontend.graph.lower.scalars import scalar
 from magpie.frontend.graph.nodes import Value
 from magpie.ir.nodes import Node
 
@@ -38,7 +37,7 @@ class Elementwise(Lowering):
     def own(self, read: Read) -> Node:
         """The op's own value."""
         operands = [read(v) for v in self.op.operands if isinstance(v, Value)]
-        return scalar(self.b, self.op.name, self.op.attrs, operands, self.op.own)
+        return self.apply(self.op.name, self.op.attrs, operands, self.op.own)
 
 
 class Strided(Elementwise):

@@ -14,6 +14,9 @@ from magpie.ir.nodes import Node, SharedArray, Slot
 
 __all__ = ["MatMul"]
 
+#: Workgroups that a product should have at least, so that threads have something to share.
+_GROUPS = 2
+
 
 class MatMul(Lowering):
     """matmul with its epilogue."""
@@ -136,6 +139,8 @@ class MatMul(Lowering):
         if vectors > columns and vectors % columns and columns > 1 and vectors % (columns - 1) == 0:
             columns -= 1
         rows = min(self.m, max(rows, min(room // columns, 16)))
+        while columns > 2 and -(-self.m // rows) * -(-vectors // columns) * prod(self.batch) < _GROUPS:
+            columns //= 2  # a row or two by a long matrix: for several threads
         across = lanes * columns
         self.block = (lanes, 1, 1)
         self.grid = (-(-self.n // across), -(-self.m // rows), prod(self.batch))
