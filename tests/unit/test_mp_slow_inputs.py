@@ -6,6 +6,7 @@ mistaken for it, and seconds are those of the processor.
 
 from __future__ import annotations
 
+import gc
 import time
 
 import mp_shapes
@@ -14,7 +15,9 @@ import pytest
 from magpie import knobs
 from magpie.diagnostics import Diagnostic
 from magpie.frontend.mp import Source, decode
+from magpie.frontend.mp.collector import no_collection
 from magpie.frontend.mp.lexer import MAX_ERRORS
+from magpie.mpir.amount import MOST_OPERATIONS
 from magpie.runtime.modules import check_module
 
 BUDGET = 2.0  # seconds
@@ -106,3 +109,34 @@ def test_ten_thousand_lines_are_checked_in_three_seconds() -> None:
     assert source.text.count("\n") > 10_000
     assert not [d for d in found if d.is_error]
     assert taken < 3.0
+
+
+def test_operations_of_kernels_are_counted_with_calls_and_fields() -> None:
+    """Parameters, blocks, instructions; a struct counts as its fields, a call as what is called and itself."""
+    head = "module t\nvalue struct TIn {\n    field a: f32\n    field b: f32\n}\nvalue struct TS {\n    field i: TIn\n    field c: f32\n}\n"
+    adds = "".join(f"%v{k + 1}: f32 = f.add {{ a=%v{k}, b=%v{k} }}\n" for k in range(999))
+    called = f"fn @f(%s: TS) -> f32 {{\nbb0:\n%v0: f32 = getfield {{ obj=%s, field=c }}\n{adds}ret %v999\n}}\n"  # 3 + 1 + 1000
+    kernel = "gpu fn @k{}(%s: TS) -> unit target(spv) {{\nbb0:\n%r: f32 = call @f {{ s=%s }}\nret\n}}\n"  # 3 + 1 + 1
+    each = 1004 + 5
+    most = MOST_OPERATIONS // each
+    right = check_module(Source(head + called + "".join(kernel.format(k) for k in range(most)), "t.mp"))
+    assert not [d for d in right if d.is_error]
+    (wrong,) = check_module(Source(head + called + "".join(kernel.format(k) for k in range(most + 1)), "t.mp"))
+    assert wrong.code == "MPG_CORE_1410" and f"{each * (most + 1):,} operations" in wrong.message
+    assert f"@k{most} " in wrong.message
+
+
+def test_the_garbage_collector_is_left_as_it_was() -> None:
+    assert gc.isenabled()
+    check_module(Source("module t\n", "t.mp"))
+    check_module(Source("nothing", "t.mp"))
+    assert gc.isenabled()
+    with no_collection(), no_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        check_module(Source("module t\n", "t.mp"))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
