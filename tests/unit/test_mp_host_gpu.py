@@ -682,3 +682,9 @@ bb0:
     back = good(p.call("there_and_back", [device, ArrayValue(Ty("TPoint"), [point])]))
     assert back.element == Ty("TPoint")
     assert [v.fields for v in back.items] == [{"x": 1.5, "n": -2}] + [{"x": 0.0, "n": 0}] * 2
+
+
+def test_both_names_of_the_length_of_a_buffer():
+    p = loaded(more=plain("op_len", "%buf: borrow gpu.TBuffer<f32>", "u64", "gpu.buffer_len<f32> { buf=%buf }"))
+    buffer = good(p.call("new", [good(p.call("at", [0])), 7]))
+    assert p.call("op_len", [buffer]) == p.call("len", [buffer]) == 7

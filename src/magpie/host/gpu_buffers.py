@@ -64,7 +64,7 @@ def buffer_to_array(call: Call, buf: Buffer) -> ArrayValue:
     return ArrayValue(element, _read(buf.to_numpy(), buf.dtype, element, call.program.module))
 
 
-@builtin("gpu.host.@buffer_len")
+@builtin("gpu.host.@buffer_len", "gpu.buffer_len")
 def buffer_len(call: Call, buf: Buffer) -> int:
     return buf.shape[0]
 
