@@ -750,3 +750,10 @@ def test_every_code_of_names_and_types_shows_what_is_wrong_and_right():
     from magpie.diagnostics import table
 
     assert all("wrong:" in lookup(code).text for code in table() if code.startswith("MPT"))
+
+
+def test_a_kernel_may_be_called_main_and_no_host_program_calls_kernels():
+    body = "    %g: u32 = gpu.global_id { dim=const.u32 0 }\n    ret"
+    assert errors("module t\n" + kernel("%n: i32", body).replace("@k(", "@main(")) == []
+    host = "fn @main() -> unit {\nbb0:\n    call_void @k { n=const.i32 1 }\n    ret\n}\n"
+    assert errors("module t\n" + host + kernel("%n: i32", body)) == [("MPS0007", 4)]

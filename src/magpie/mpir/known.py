@@ -42,7 +42,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def reached(module: Module, *functions: Function) -> Iterator[Function]:
-    """Functions and all that they come to call or to make callables of, each once; what is not there is left out."""
+    """Functions and all that they come to call or to make callables of, each once. What is not there is left out, and so
+    are kernels, which are launched."""
     seen = {f.name for f in functions}
     todo = list(functions)
     while todo:
@@ -51,7 +52,7 @@ def reached(module: Module, *functions: Function) -> Iterator[Function]:
         for block in at.blocks:
             for instr in block.instrs:
                 callee = module.function(instr.callee) if instr.callee else None
-                if callee is not None and callee.name not in seen:
+                if callee is not None and callee.gpu_meta is None and callee.name not in seen:
                     seen.add(callee.name)
                     todo.append(callee)
 

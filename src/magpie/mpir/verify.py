@@ -225,7 +225,7 @@ def verify(module: Module) -> list[Diagnostic]:
     kernels = [f for f in module.functions if f.gpu_meta is not None]
     on_device = {f.name for f in reached(module, *kernels)}
     roots = [module.function("main"), *(module.function(impl.function) for impl in module.impls)]
-    on_host = {f.name for f in reached(module, *(root for root in roots if root is not None))}
+    on_host = {f.name for f in reached(module, *(f for f in roots if f is not None and f.gpu_meta is None))}
     for function in module.functions:
         known = Known(module, function, near, function.name in on_device, function.name in on_host)
         for group in RULES:
