@@ -570,6 +570,23 @@ def test_magpie_mpir_verify(tmp_path, capsys):
     assert runner.invoke(app, ["mpir", "verify", str(odd)]).exit_code == 1
 
 
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.mp")), ids=lambda path: path.stem)
+def test_magpie_mpir_show_prints_what_verify_reads(tmp_path, path):
+    from typer.testing import CliRunner
+
+    runner, text = CliRunner(), tmp_path / "t.mpir"
+    shown = runner.invoke(app, ["mpir", "show", str(path)])
+    assert shown.exit_code == 0
+    text.write_text(shown.stdout)
+    assert print_module(parse_module(shown.stdout, "t.mpir")) == shown.stdout
+    found = runner.invoke(app, ["mpir", "verify", str(text)])
+    assert found.exit_code == 0 and "0 errors" in found.output
+    wrong = tmp_path / "wrong.mp"
+    wrong.write_text(path.read_text().replace("fn @main", "fn @main main"))
+    found = runner.invoke(app, ["mpir", "show", str(wrong)])
+    assert found.exit_code == 1 and not found.stdout and "MPP0005" in found.stderr
+
+
 def test_explain_knows_the_codes():
     for code in range(1, 10):
         assert lookup(f"MPS000{code}").family == "MPS"

@@ -168,6 +168,14 @@ def _mpir_group() -> None:
     """Tools for MPIR, the SSA form of .mp programs."""
 
 
+@_mpir.command("show")
+def mpir_show(file: _File, max_bytes: _MaxBytes = None) -> None:
+    """Print the MPIR of a .mp file, which `magpie mpir verify` reads."""
+    from magpie.cli.mpir import show_command
+
+    raise typer.Exit(show_command(file, max_bytes))
+
+
 @_mpir.command("verify")
 def mpir_verify(file: _Text) -> None:
     """Check MPIR text: SSA form, types, phis, control flow, and what kernels may hold; 1 if there is an error."""

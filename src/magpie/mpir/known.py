@@ -42,8 +42,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def reached(module: Module, *functions: Function) -> Iterator[Function]:
-    """Functions and all that they come to call or to make callables of, each once. What is not there is left out, and so
-    are kernels, which are launched."""
+    """Functions and all that they come to call or to make callables of, each once. What is not there is left out, and
+    so are kernels, which are launched."""
     seen = {f.name for f in functions}
     todo = list(functions)
     while todo:
