@@ -124,6 +124,10 @@ def test_operations_of_kernels_are_counted_with_calls_and_fields() -> None:
     (wrong,) = check_module(Source(head + called + "".join(kernel.format(k) for k in range(most + 1)), "t.mp"))
     assert wrong.code == "MPG_CORE_1410" and f"{each * (most + 1):,} operations" in wrong.message
     assert f"@k{most} " in wrong.message
+    cases = "".join(f"case {k} -> bb1\n" for k in range(20_000))
+    text = "gpu fn @s(%n: i32) -> unit target(spv) {\nbb0:\nswitch %n {\n" + cases + "} else bb2\nbb1:\nret\nbb2:\nret\n}\n"
+    (wrong,) = check_module(Source("module t\n" + text, "t.mp"))
+    assert wrong.code == "MPG_CORE_1410" and f"{1 + 3 + 6 * 20_000:,} operations" in wrong.message
 
 
 def test_the_garbage_collector_is_left_as_it_was() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from magpie.diagnostics import Diagnostic
 from magpie.mpir.known import Found
-from magpie.mpir.nodes import Function, Module
+from magpie.mpir.nodes import Function, Module, Switch
 from magpie.mpir.types import Ty
 from magpie.records import replaced
 
@@ -53,7 +53,8 @@ def _calls(function: Function) -> Iterable[str]:
 
 
 def _own(function: Function, leaves: Mapping[str, int]) -> int:
-    """Operations of a function without those of what it calls: values of structs count as many as they have leaves."""
+    """Operations of a function without those of what it calls: values of structs count as many as they have leaves,
+    and a case of a switch as its two tests."""
 
     def weight(type_: Ty | None) -> int:
         return 1 if type_ is None else max(leaves.get(type_.name, 1), 1)
@@ -62,8 +63,13 @@ def _own(function: Function, leaves: Mapping[str, int]) -> int:
     for block in function.blocks:
         count += sum(weight(p.type) * max(len(p.incoming), 1) for p in block.phis)
         count += sum(weight(i.type) for i in block.instrs)
+        if isinstance(block.term, Switch):
+            count += _CASE * len(block.term.cases)
     return count
 
+
+#: Operations of a case of a switch: a constant, a compare and a branch, for one case and for one half of the others.
+_CASE = 6
 
 #: Where counting ends: numbers that multiply would get long.
 _ENOUGH = 1_000_000_000
