@@ -73,6 +73,19 @@ def test_constants_in_files(tmp_path):
     assert np.array_equal(mp.graph.load(tmp_path / "again.tg").reference({"x": x})["y"], x @ data)
 
 
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_files_of_every_dtype_and_shape(tmp_path, dtype, shape):
+    data = np.ones(shape, np.float32).astype(dtype.numpy)
+    np.save(tmp_path / "c.npy", data)
+    kind = "and" if dtype.is_bool else "maximum"
+    extents = ", ".join(map(str, shape))
+    text = f'graph g(%x: {dtype}[{extents}]) {{\n%c: {dtype}[{extents}] = const "c.npy"\n%y = {kind} %x, %c\nreturn %y\n}}'
+    (tmp_path / "g.tg").write_text(text)
+    got = mp.graph.load(tmp_path / "g.tg").run({"x": np.zeros(shape, dtype.numpy)}, "interp")["y"]
+    assert got.shape == shape and got.dtype == dtype.numpy and (got.astype(bool) != dtype.is_bool).all()
+
+
 def test_every_dtype_is_written_exactly():
     rng = np.random.default_rng(1)
     for dtype in DTYPES.values():
@@ -115,6 +128,8 @@ WRONG = [
     ("%y = clip{min=nan} %x", "MPG_GRAPH_1004", 2, "clip from"),
     ("%y = slice{starts=[0, 0], stops=[9, 8]} %x", "MPG_GRAPH_1004", 2, "slice 0:9"),
     ("%y: f32[0, 2] = const 1", "MPG_GRAPH_1005", 2, "no elements"),
+    ("%y: f32[2000000000] = const 1", "MPG_GRAPH_1007", 2, "elements"),
+    ("%y: f32[90000, 90000] = const 1", "MPG_GRAPH_1005", 2, "more than"),
     ("%y: f32[2, = const 1", "MPG_GRAPH_1002", 2, "found `=`"),
 ]
 

@@ -231,7 +231,7 @@ def checked_inputs(values: Sequence[Value], inputs: Mapping[str, Any]) -> dict[s
             raise _wrong(f"input {value.name!r} is {value.type}; got an array of shape {list(array.shape)}")
         if array.dtype != wanted:
             array = _converted(array, value)
-        found[value.name] = np.ascontiguousarray(array)
+        found[value.name] = np.ascontiguousarray(array).reshape(value.shape)
     return found
 
 

@@ -14,7 +14,10 @@ from magpie.frontend.graph.nodes import Shape, type_text
 from magpie.frontend.graph.numerics import settle
 from magpie.frontend.graph.rules import Mismatch
 
-__all__ = ["array_of", "literal", "load_file", "numbers_text"]
+__all__ = ["array_of", "everywhere", "literal", "load_file", "numbers_text"]
+
+#: Elements of the largest constant that one number makes.
+_MOST_REPEATED = 1 << 26
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +57,17 @@ def array_of(values: list[int | float | bool], dtype: DType, shape: Shape) -> Ar
     return np.array(values, dtype.numpy).reshape(shape)
 
 
+def everywhere(value: int | float | bool, dtype: DType, shape: Shape) -> Array:
+    """An array with one number everywhere. Raises Mismatch for one that no text should make."""
+    if math.prod(shape) > _MOST_REPEATED:
+        raise Mismatch(
+            "MPG_GRAPH_1007",
+            f"a constant of more than {_MOST_REPEATED:,} elements",
+            "let `broadcast` repeat one number, or write a .npy file",
+        )
+    return np.array(np.broadcast_to(array_of([value], dtype, ()), shape))
+
+
 def load_file(name: str, folder: Path | None, dtype: DType, shape: Shape) -> Array:
     """The array of a .npy file. Raises Mismatch for a file that is not there, or holds something else."""
     path = PurePosixPath(name)
@@ -72,13 +86,13 @@ def load_file(name: str, folder: Path | None, dtype: DType, shape: Shape) -> Arr
     if not isinstance(found, np.ndarray):
         raise Mismatch("MPG_GRAPH_1007", f"{name} is no .npy file of one array")
     if dtype is bf16 and found.dtype in (np.dtype(np.uint16), np.dtype("V2")):
-        found = np.ascontiguousarray(found).view(dtype.numpy)
+        found = np.ascontiguousarray(found).view(dtype.numpy).reshape(found.shape)
     if found.dtype != dtype.numpy or found.shape != shape:
         raise Mismatch(
             "MPG_GRAPH_1007",
             f"{name} holds {found.dtype.name}{list(found.shape)}, and the constant is {type_text(dtype, shape)}",
         )
-    return np.ascontiguousarray(found)
+    return np.ascontiguousarray(found).reshape(shape)
 
 
 def numbers_text(data: Array, dtype: DType) -> str:

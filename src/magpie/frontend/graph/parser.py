@@ -7,7 +7,7 @@ from typing import Any
 
 from magpie.diagnostics import CompileError, Loc
 from magpie.dtypes import DType, f32
-from magpie.frontend.graph.constants import array_of, literal, load_file
+from magpie.frontend.graph.constants import array_of, everywhere, literal, load_file
 from magpie.frontend.graph.cursor import Cursor, Stop
 from magpie.frontend.graph.fused import epilogue_value
 from magpie.frontend.graph.nodes import Graph, Op, Operand, Prev, Shape, Step, Value, type_text
@@ -210,11 +210,7 @@ class _Parser(Cursor):
             elif start.text == "[":
                 data = array_of(self._list(dtype, shape), dtype, shape)
             else:
-                value = literal(self._word().text, dtype)
-                size = 1
-                for n in shape:
-                    size *= n
-                data = array_of([value] * size, dtype, shape)
+                data = everywhere(literal(self._word().text, dtype), dtype, shape)
         except Mismatch as error:
             self.mismatch(error, start)
             raise Stop from None
