@@ -144,3 +144,20 @@ def test_the_garbage_collector_is_left_as_it_was() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(("functions", "right"), [(1, True), (2, True), (3, False), (60, False)])
+def test_calls_nest_with_the_control_flow_around_them(functions: int, right: bool) -> None:
+    """Passes walk inlined calls by recursion: 50 ifs around a call of a function with 50 ifs are 100."""
+    made = []
+    for f in range(functions):
+        inner = f"call_void @f{f + 1} {{ n=%n }}\n" if f + 1 < functions else "gpu.fence\n"
+        tests = "".join(
+            f"bb_{k}:\n%c{k}: bool = icmp.eq {{ a=%n, b=const.i32 {k} }}\ncbr %c{k} bb_{k + 1} bb_e{k}\n" for k in range(50)
+        )
+        ends = "".join(f"bb_e{k}:\nbr bb_e{k - 1}\n" for k in range(49, 0, -1))
+        body = f"bb0:\nbr bb_0\n{tests}bb_50:\n{inner}br bb_e49\n{ends}bb_e0:\nret\n"
+        made.append(f"fn @f{f}(%n: i32) -> unit {{\n{body}}}\n")
+    kernel = mp_shapes.KERNEL + "bb0:\ncall_void @f0 { n=%n }\nret\n}\n"
+    found = [d.code for d in check_module(Source("module t\n" + "".join(made) + kernel, "t.mp")) if d.is_error]
+    assert found == ([] if right else ["MPG_CORE_1409"])

@@ -50,6 +50,7 @@ class _Lowering:
         self.context = Context(self.result, self.type, self.called)
         self.structs: dict[str, StructType] = {}
         self.functions: dict[tuple[str, tuple[Array, ...]], IrFunction] = {}
+        self.depths: dict[IrFunction, int] = {}  # how deep control flow nests in each, calls inlined
         self.active: list[str] = [function.name]
 
     def type(self, type_: Ty, loc: Loc | None = None) -> Type:
@@ -119,7 +120,7 @@ class _Lowering:
             body = Body(callee, self.context, result.body, given)
             self.refuse_irreducible(body)
             body.lower()
-            self.refuse_depth(body)
+            self.depths[result] = self.refuse_depth(body)
             self.active.pop()
             for loop in body.dispatches.values():
                 if any(meeting(r) for r in loop.regions):
@@ -143,15 +144,23 @@ class _Lowering:
             )
         )
 
-    def refuse_depth(self, body: Body) -> None:
-        """Passes and backends walk regions by recursion, and text targets have limits of their own."""
+    def refuse_depth(self, body: Body) -> int:
+        """How deep ifs and loops nest, those of called functions counted in: passes and backends walk what calls are
+        inlined in by recursion, and text targets have limits of their own."""
+        deepest = 0
         stack = [(body.region, 0)]
         while stack:
             region, depth = stack.pop()
-            if depth > MOST_NESTED:
-                loc = region[0].loc if region else body.function.loc
-                raise too_deep(body.function, loc)
-            stack += [(inner, depth + 1) for node in region for inner in node.regions]
+            deepest = max(deepest, depth)
+            for node in region:
+                stack += [(inner, depth + 1) for inner in node.regions]
+                if node.op == "call":  # early returns make a loop of what is inlined
+                    deepest = max(deepest, depth + 1 + self.depths[node.attrs["function"]])
+                if deepest > MOST_NESTED:
+                    raise too_deep(body.function, node.loc)
+            if deepest > MOST_NESTED:
+                raise too_deep(body.function, region[0].loc if region else None)
+        return deepest
 
     def check_labels(self, body: Body) -> None:
         """A barrier or subgroup operation in an irreducible cycle needs a label that is the same for the workgroup."""

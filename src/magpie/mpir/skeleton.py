@@ -140,7 +140,7 @@ def skeleton(function: Function) -> Skeleton:
 def too_deep(function: Function, loc: Loc | None) -> CompileError:
     """The refusal of loops and ifs that nest too deep, or of too many blocks in cycles of several entries that nest."""
     text = f"control flow of @{function.name} nests more than {MOST_NESTED} deep"
-    help = "move inner parts to functions, or use a switch"
+    help = "join conditions, leave early, or use a switch; what is called counts too"
     return CompileError(Diagnostic("MPG_CORE_1409", text, loc or function.loc, help=help))
 
 

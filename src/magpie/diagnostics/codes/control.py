@@ -198,10 +198,10 @@ _d("MPG_CORE_1408", ERROR, "Barrier or subgroup operation in irreducible control
             }
     """)
 _d("MPG_CORE_1409", ERROR, "Control flow nests too deep", """
-    Branches and loops stand more than 120 deep inside one another, or calls more than 64. No target takes any depth,
-    and programs written by people do not come near: text made by a program may.
+    Branches and loops stand more than 120 deep inside one another, those of called functions counted in, or calls more
+    than 64. No target takes any depth, and programs written by people do not come near: text made by a program may.
 
-    cure: Move inner parts to functions, or use a switch, which becomes a balanced tree of branches.
+    cure: Join conditions, leave early, or use a switch, which becomes a balanced tree of branches.
 
     wrong:  bb0: cbr %c0 bb1 bb200    bb1: cbr %c1 bb2 bb199    bb2: ...
     right:  bb0: switch %n { case 0 -> bb1 case 1 -> bb2 ... } else bb200
