@@ -165,7 +165,14 @@ def test_a_layernorm_taken_apart():
         N("Sqrt", ["ve"], ["sd"]),
         N("Div", ["d", "sd"], ["y"]),
     ]
-    check(nodes, {"x": f(6, 50)}, ["y"], {"two": np.float32(2), "eps": np.float32(1e-5)})
+    nodes += [N("Mul", ["y", "g"], ["s"]), N("Add", ["s", "b"], ["z"])]
+    constants = {"two": np.float32(2), "eps": np.float32(1e-5), "g": f(50), "b": f(50)}
+    net = check(nodes, {"x": f(6, 50)}, ["z"], constants, backends=("cpu", "interp"))
+    assert [k.op.name for k in net.compile("cpu").kernels] == ["layernorm"]
+    # another epsilon's place, or a mean over another dimension, is no layernorm
+    nodes[0] = N("ReduceMean", ["x"], ["mu"], axes=[0])
+    net = check(nodes, {"x": f(6, 50)}, ["z"], constants)
+    assert "layernorm" not in [k.op.name for k in net.compile("cpu").kernels]
 
 
 QUANTISED = {

@@ -6,9 +6,10 @@ from magpie.frontend.graph.lower.target import Target
 from magpie.frontend.graph.nodes import Graph
 from magpie.frontend.graph.passes.decompose import decompose
 from magpie.frontend.graph.passes.fuse import fuse
+from magpie.frontend.graph.passes.recognise import recognise_norms
 from magpie.frontend.graph.passes.simplify import eliminate_dead, fold_constants, merge_common
 
-__all__ = ["decompose", "eliminate_dead", "fold_constants", "fuse", "merge_common", "optimise"]
+__all__ = ["decompose", "eliminate_dead", "fold_constants", "fuse", "merge_common", "optimise", "recognise_norms"]
 
 
 def optimise(graph: Graph, level: int, target: Target) -> Graph:
@@ -16,5 +17,5 @@ def optimise(graph: Graph, level: int, target: Target) -> Graph:
     graph = decompose(graph, target)
     if level == 0:
         return graph
-    graph = eliminate_dead(merge_common(fold_constants(graph)))
+    graph = eliminate_dead(recognise_norms(merge_common(fold_constants(graph))))
     return fuse(graph)
