@@ -350,6 +350,46 @@ def test_barriers_in_loops_that_work_items_go_on_with_early(backend, tmp_path):
         assert out.tolist() == total.tolist()
 
 
+@mp.kernel(workgroup=(32, 1, 1))
+def k_leaves_trips_early(out: mp.Array[mp.i32], n: mp.i32):
+    """What decides around the barrier is set in one trip only, and work-items go on early in others."""
+    t = mp.thread_id(0)
+    s = mp.shared(32, mp.i32)
+    u = mp.i32(2)
+    total = mp.i32(0)
+    for k in range(5):
+        if k % 2 == 0:
+            if t >= 8:
+                continue
+            total += mp.i32(k)
+        else:
+            while u < n + k:
+                s[t] = u + mp.i32(t)
+                mp.barrier()
+                total += s[(t + 1) % 32]
+                mp.barrier()
+                u += 1
+        total += 1000
+    out[t] = total
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_left_as_it_is_stays_uniform(backend, tmp_path):
+    k = loaded(k_leaves_trips_early, tmp_path)
+    out = np.zeros(32, np.int32)
+    k.launch(grid=1, args=(out, 4), backend=backend)
+    t, u, total = np.arange(32), 2, np.zeros(32, np.int64)
+    for trip in range(5):
+        if trip % 2 == 0:
+            total[:8] += trip + 1000
+            continue
+        while u < 4 + trip:
+            total += u + (t + 1) % 32
+            u += 1
+        total += 1000
+    assert out.tolist() == total.tolist()
+
+
 def test_names(tmp_path):
     source = tmp_path / "named.py"
     source.write_text(

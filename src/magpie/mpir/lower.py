@@ -15,6 +15,7 @@ from magpie.ir.builder import Builder
 from magpie.ir.nodes import Array, Function, Kernel, Node, Region, Slot, walk
 from magpie.ir.ops import Effect
 from magpie.mpir import nodes as m
+from magpie.mpir.coalesce import share
 from magpie.mpir.lower_memory import MEMORY, pieces, pointer, wandering
 from magpie.mpir.lower_ops import ELEMENTWISE
 from magpie.mpir.ops import OPS, is_sync
@@ -61,7 +62,11 @@ class Body:
         self.types: dict[str, Type] = {}
         self.values: dict[str, tuple[Node, Region]] = {}
         self.kept: dict[str, Slot] = {}
-        self.phis = {p.result: Slot(p.result, self.type(p.type)) for b in function.blocks for p in b.phis}
+        self.shared = share(function)
+        types = {p.result: p.type for b in function.blocks for p in b.phis}
+        slots = {name: Slot(name, self.type(types[name])) for name in dict.fromkeys(self.shared.slots.values())}
+        self.phis = {name: slots[own] for name, own in self.shared.slots.items()}
+        self.early = {name: slots[own] for name, own in self.shared.early.items()}
         self.incoming = {p.result: dict(p.incoming) for b in function.blocks for p in b.phis}
         self.labels: dict[Dispatch, Slot] = {}
         self.dispatches: dict[Dispatch, Node] = {}
@@ -91,7 +96,14 @@ class Body:
         self.keep()
 
     def carries(self, edge: Edge) -> bool:
-        return edge.label is not None or (edge.source is not None and bool(self.blocks[edge.target].phis))
+        return edge.label is not None or bool(self.set_on(edge))
+
+    def set_on(self, edge: Edge) -> list[m.Phi]:
+        """The phis that a way sets: those whose slots do not hold the value already."""
+        if edge.source is None:
+            return []
+        there = self.shared.there
+        return [p for p in self.blocks[edge.target].phis if (edge.source, p.result) not in there]
 
     def small(self, label: str) -> bool:
         block = self.blocks.get(label)
@@ -330,7 +342,7 @@ class Body:
         """Set the phis of the edge's target, and the label of its dispatch."""
         out = self.out
         if edge.source is not None:
-            sets = [(p, self.incoming[p.result][edge.source]) for p in self.blocks[edge.target].phis]
+            sets = [(p, self.incoming[p.result][edge.source]) for p in self.set_on(edge)]
             values = [self.value(v) for _, v in sets]
             for (phi, _), value in zip(sets, values, strict=True):
                 out.set(self.phis[phi.result], value)
@@ -351,6 +363,8 @@ class Body:
                     made.attrs["unchecked"] = True
             if instr.result is not None and node is not None:
                 self.define(instr.result, node)
+                if instr.result in self.early:
+                    self.out.set(self.early[instr.result], node)
         self.out.loc = block.term.loc or self.out.loc
 
     def instruction(self, instr: m.Instr) -> Node | None:
