@@ -41,6 +41,8 @@ def one(seed, folder):
     }
     binding, memory = bind(grid, block, arrays, n=n)
     code = compile_for(ir_of(kernel), binding)
+    again = compile_for(ir_of(random_kernel(seed, folder)), binding)
+    assert again.text == code.text, "the same kernel has the same code"
     options = {"num_registers": code.num_registers, "shared_size": code.shared_size}
     run = simulate(code.program, (grid, block), memory, **options)
     other = interpret(code.program, (grid, block), memory, **options)

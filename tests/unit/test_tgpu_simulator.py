@@ -40,6 +40,13 @@ def test_random_programs(seed):
     same(text, grid, memory_for(grid, seed))
 
 
+@pytest.mark.parametrize("seed", range(900, 916))
+def test_random_programs_of_many_threads(seed):
+    """Sets of threads are held as masks where they are many and as ids where they are few."""
+    grid = random.Random(seed).choice([(8, 16), (5, 21), (1, 100), (60, 3)])
+    same(random_program(seed, racy=seed % 2 == 0), grid, memory_for(grid, seed), shared=128)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -234,10 +234,10 @@ class Emitter:
 
     def keep_old(self, slots: set[Slot]) -> None:
         """Copy the values that slots hold and that are still asked for, before the slots change."""
-        for slot in sorted(slots & self.slots.keys(), key=lambda s: s.name):
-            asked = self.asked(self.slots[slot])
+        for slot, register in self.slots.items():
+            asked = self.asked(register) if slot in slots else []
             if asked:
-                copy = self.fresh("SET", self.slots[slot])
+                copy = self.fresh("SET", register)
                 self.nodes_of[copy] = asked
                 for node in asked:
                     self.values[node] = copy

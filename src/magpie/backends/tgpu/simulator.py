@@ -16,7 +16,7 @@ import numpy as np
 from magpie.backends.tgpu.exact import NOTHING, WAITS, run_thread
 from magpie.backends.tgpu.history import DONE, RUNNING, WAITING, History
 from magpie.backends.tgpu.isa import Program, Reg
-from magpie.backends.tgpu.lanes import DEST, HANDLERS
+from magpie.backends.tgpu.lanes import DEST, FEW, HANDLERS, NOBODY, Again, Mask, Threads, assign
 from magpie.backends.tgpu.machine import (
     MAX_STEPS,
     Request,
@@ -31,8 +31,6 @@ from magpie.backends.tgpu.machine import (
 __all__ = ["Simulator", "simulate"]
 
 _Array = np.ndarray[Any, Any]
-#: Threads of an operation: their ids, or None for all of the launch.
-_Threads = _Array | None
 
 
 def simulate(
@@ -56,10 +54,6 @@ def simulate(
     return Simulator(request, memory).run()
 
 
-class _Again(Exception):
-    """This step must be run thread after thread."""
-
-
 class _Accesses:
     """What one step did to one memory, and the arrays that tell whether threads met there."""
 
@@ -80,6 +74,8 @@ class _Accesses:
 
     def met(self, step: int) -> bool:
         """Whether a word that one thread wrote was read or written by another."""
+        if not self.writes:
+            return False
         for at, threads, _ in self.writes:
             seen = self.stamp[at] == step
             if seen.any() and (self.owner[at[seen]] != threads[seen]).any():
@@ -183,8 +179,8 @@ class Simulator:
         try:
             self._sweep()
             if self._tracked and (self.global_accesses.met(self.step) or self.shared_accesses.met(self.step)):
-                raise _Again
-        except _Again:
+                raise Again
+        except Again:
             self.global_accesses.undo()
             self.shared_accesses.undo()
             self.registers[self._written], self.flags[:], self.pc[:] = saved
@@ -197,120 +193,140 @@ class Simulator:
             self.shared_accesses.clear()
 
     def _sweep(self) -> None:
+        """Run every thread of this step, address by address."""
         end = len(self.code)
-        start = self.pc.copy()
-        live = None if not self.done.any() else np.flatnonzero(~self.done)
-        counts = np.bincount(start if live is None else start[live], minlength=end + 1)
+        start, live = self.pc.copy(), ~self.done
+        counts = np.bincount(start if live.all() else start[live], minlength=end + 1)
         joins = np.flatnonzero(counts).tolist()
         self._tracked = any(self._may_store[p] for p in joins)
-        threads: _Array | None = _NOBODY
-        for position, pc in enumerate(joins):
-            if len(joins) == 1:
-                threads = live
-            else:
-                come = np.flatnonzero((start == pc) & ~self.done)
-                assert threads is not None
-                threads = np.concatenate([threads, come]) if len(threads) else come
-                if len(threads) == len(start):
-                    threads = None
-            stop = joins[position + 1] if position + 1 < len(joins) else end
-            threads = self._forward(pc, stop, threads, start)
-            if threads is not None and not len(threads):
-                continue
-            if stop == end and position + 1 == len(joins):
-                self._ended(threads, start)
-            elif threads is None:
-                threads = self.ids
+        threads: Threads = NOBODY
+        n = 0
+        for pc, stop in zip(joins, [*joins[1:], end], strict=True):
+            come = live if len(joins) == 1 else (start == pc) & live
+            threads, n = self.form(come | self.among(threads) if n else come, n + int(counts[pc]))
+            threads, n = self._forward(pc, stop, threads, n, start)
+        if n:
+            self._leave(end - 1, end, True, threads, n, start)
+            who = self.numbers(threads)
+            self.done[who] = True
+            self.cycles[who] = self.step
 
-    def _ended(self, threads: _Threads, start: _Array) -> None:
-        at: Any = slice(None) if threads is None else threads
-        self.instructions[at] += len(self.code) - start[at]
-        self.pc[at] = len(self.code)
-        self.done[at] = True
-        self.cycles[at] = self.step
-
-    def _forward(self, pc: int, stop: int, threads: _Threads, start: _Array) -> _Threads:
-        """Run ``threads`` from one address up to another; gives those that come there."""
-        while pc < stop:
-            if threads is not None and not len(threads):
-                return threads
+    def _forward(self, pc: int, stop: int, threads: Threads, n: int, start: _Array) -> tuple[Threads, int]:
+        """Run ``n`` threads from one address up to another; gives those that come there."""
+        while pc < stop and n:
             instruction = self.code[pc]
-            self.executed[pc] += len(self.ids) if threads is None else len(threads)
+            self.executed[pc] += n
             left = self._handlers[pc](self, instruction, threads)
             if left is not None:  # a mask of those whose step may end here, or True for all
                 target = instruction[4]
                 if target != pc:  # a branch to itself leaves the pc as it was, and the thread goes on behind it
-                    threads = self._leave(pc, pc if target < 0 else target, left, threads, start)
+                    threads, n = self._leave(pc, pc if target < 0 else target, left, threads, n, start)
             pc += 1
-        return threads
+        return threads, n
 
-    def _leave(self, pc: int, target: int, left: Any, threads: _Threads, start: _Array) -> _Threads:
+    def _leave(self, pc: int, target: int, left: Any, threads: Threads, n: int, start: _Array) -> tuple[Threads, int]:
         """End the step of the threads in the mask; gives the others."""
-        if left is True:
-            gone: Any = slice(None) if threads is None else threads
-            rest = _NOBODY
+        gone: Threads = threads
+        rest: Threads = NOBODY
+        more = 0
+        if left is not True:
+            if isinstance(threads, Mask):
+                left = left & threads.on
+            count = int(np.count_nonzero(left))
+            if count == 0:
+                return threads, n
+            if count < n:
+                more = n - count
+                if isinstance(threads, np.ndarray):
+                    gone, rest = threads[left], threads[~left]
+                else:
+                    gone, _ = self.form(left, count)
+                    rest, _ = self.form(~left if threads is None else left ^ threads.on, more)
+        if isinstance(gone, np.ndarray):
+            self.instructions[gone] += pc + 1 - start[gone]
         else:
-            n = np.count_nonzero(left)
-            if n == 0:
-                return threads
-            if n == len(left):
-                return self._leave(pc, target, True, threads, start)
-            all_ = self.ids if threads is None else threads
-            gone, rest = all_[left], all_[~left]
-        self.instructions[gone] += pc + 1 - start[gone]
-        self.pc[gone] = target
-        return rest
+            executed = pc + 1 - start
+            self.instructions += executed if gone is None else executed & gone.words
+        assign(self.pc, gone, target)
+        return rest, more
+
+    def form(self, on: _Array, n: int) -> tuple[Threads, int]:
+        """The ``n`` threads that a mask has, in the form that is quickest."""
+        if n == len(on):
+            return None, n
+        return (Mask(on) if n * FEW >= len(on) else np.flatnonzero(on)), n
+
+    def among(self, threads: Threads) -> _Array:
+        """Of each thread whether it is one of them."""
+        if isinstance(threads, Mask):
+            return threads.on
+        found = np.full(len(self.ids), threads is None)
+        if threads is not None:
+            found[threads] = True
+        return found
+
+    def numbers(self, threads: Threads) -> _Array:
+        """Their ids."""
+        if isinstance(threads, Mask):
+            return np.flatnonzero(threads.on)
+        return self.ids if threads is None else threads
 
     # --- operands and memory -----------------------------------------------------------------------------------------
-    def value(self, operand: tuple[bool, int], threads: _Threads) -> Any:
-        """The values of an operand: an array over the threads, or one number."""
+    def value(self, operand: tuple[bool, int], threads: Threads) -> Any:
+        """The values of an operand: an array over the threads (of a mask over all), or one number."""
         is_register, number = operand
         if not is_register:
             return number
         row: _Array = self.registers[number]
-        return row if threads is None else row[threads]
+        return row.take(threads) if isinstance(threads, np.ndarray) else row
 
-    def set(self, dest: tuple[bool, int], threads: _Threads, value: Any) -> None:
+    def set(self, dest: tuple[bool, int], threads: Threads, value: Any) -> None:
         """Write a register of the threads."""
-        if threads is None:
-            self.registers[dest[1]] = value
-        else:
-            self.registers[dest[1]][threads] = value
+        assign(self.registers[dest[1]], threads, value)
 
-    def addresses(self, operand: tuple[bool, int], threads: _Threads) -> Any:
-        """Addresses of memory, one a thread; the step is run again where one is outside."""
+    def addresses(self, operand: tuple[bool, int], threads: Threads) -> Any:
+        """Addresses of memory, one a thread; the step is run again where one is outside. Of a mask 0 for the others."""
         at = self.value(operand, threads)
         size = len(self.memory)
         if not operand[0]:
             if not 0 <= at < size:
-                raise _Again
-            return np.full(len(self.ids) if threads is None else len(threads), at, np.int32)
+                raise Again
+            return np.full(len(threads) if isinstance(threads, np.ndarray) else len(self.ids), at, np.int32)
+        if isinstance(threads, Mask):
+            at = at & threads.words
         # One comparison finds both: as an unsigned number, what is negative is large.
-        if (at.view(np.uint32) >= size).any():
-            raise _Again
+        if at.view(np.uint32).max() >= size:
+            raise Again
         return at.copy() if threads is None else at
 
-    def shared_addresses(self, operand: tuple[bool, int], threads: _Threads) -> tuple[_Array, _Array | None]:
-        """Addresses in the shared memory of all blocks, and which of them are inside (None: all)."""
+    def shared_addresses(self, operand: tuple[bool, int], threads: Threads) -> tuple[_Array, _Array | None]:
+        """Addresses in the shared memory of all blocks, and which of them are inside (None: all). Not of a mask where
+        accesses outside pass in silence."""
         at = self.value(operand, threads)
-        base = self.shared_base if threads is None else self.shared_base[threads]
+        base = self.shared_base[threads] if isinstance(threads, np.ndarray) else self.shared_base
+        if isinstance(threads, Mask):
+            at, base = at & threads.words, base & threads.words
         inside = np.broadcast_to((at >= 0) & (at < self.request.shared_size), base.shape)
         if inside.all():
             return base + at, None
         if not self.request.silent_shared:
-            raise _Again
+            raise Again
         return np.where(inside, base + at, 0), inside
 
-    def read(self, memory: _Accesses, at: _Array, threads: _Threads) -> _Array:
+    def read(self, memory: _Accesses, at: _Array, threads: Threads) -> _Array:
         """Words of one memory."""
         if self._tracked:
-            memory.reads.append((at, self.ids if threads is None else threads))
-        words: _Array = memory.words[at]
+            who = self.numbers(threads)
+            memory.reads.append((at[who] if isinstance(threads, Mask) else at, who))
+        words: _Array = memory.words.take(at, mode="clip")
         return words
 
-    def write(self, memory: _Accesses, at: _Array, threads: _Array, value: Any) -> None:
+    def write(self, memory: _Accesses, at: _Array, threads: Threads, value: Any) -> None:
         """Write words of one memory, and keep what they were."""
-        memory.writes.append((at, threads, memory.words[at]))
+        who = self.numbers(threads)
+        if isinstance(threads, Mask):
+            at, value = at[who], value[who] if isinstance(value, np.ndarray) else value
+        memory.writes.append((at, who, memory.words[at]))
         memory.words[at] = value
 
     # --- barriers ----------------------------------------------------------------------------------------------------
@@ -327,9 +343,6 @@ class Simulator:
             first = int(np.flatnonzero(waiting)[0])
             raise deadlock(self.request, first, int(self.pc[first]), int(self.done.sum()))
         waiting[:] = 0
-
-
-_NOBODY: _Array = np.zeros(0, np.int64)
 
 
 def _decode(program: Program, address: int) -> tuple[str, Any, Any, Any, int]:

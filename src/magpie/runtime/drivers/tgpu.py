@@ -103,6 +103,7 @@ class _Loaded:
                 num_registers=assembly.num_registers,
                 shared_size=assembly.shared_size,
             )
+            assert result.reserved_intact, "the allocator gave R5, R6 or R7 away"
             image.write_back(result.memory, written)
             self.driver.last = result
             self.driver._record = self.kernel, assembly, binding, memory
