@@ -244,6 +244,15 @@ def phis_of_one_loop(n: int) -> str:
     return kernel([first, *phis, "cbr %c bb1 bb2\nbb2:\nret\n"])
 
 
+@shape(14000)
+def varying_value_that_goes_round(n: int) -> str:
+    """One value of a loop differs between work-items, and each trip passes it on to the next one."""
+    first = "bb0:\n%t: u32 = gpu.thread_id { dim=const.u32 0 }\n%i: i32 = cast<u32, i32> { v=%t }\n"
+    phis = [f"%v{k}: i32 = phi [bb0: {'%i' if k == n - 1 else '%n'}] [bb1: %v{(k + 1) % n}]\n" for k in range(n)]
+    loop = "gpu.barrier\ngpu.buffer_store<i32> { buf=%b, idx=%n, v=%v0 }\ncbr %c bb1 bb2\nbb2:\nret\n"
+    return kernel([first, "%c: bool = icmp.eq { a=%n, b=%n }\nbr bb1\nbb1:\n", *phis, loop])
+
+
 @shape(9000)
 def values_used_far_away(n: int) -> str:
     made = ["bb0:\nbr bb_0\n"]

@@ -266,20 +266,34 @@ class Uniformity:
         return level, unknown, because or node
 
     def _solve(self) -> None:
-        changed = True
+        """Sweeps in program order, until one changes nothing. What a change means for values that are made of it is
+        followed at once: values that go round in a loop would take a sweep for each step."""
+        valued = [n for n in self._order if n.type is not None]
+        users: dict[Node, list[Node]] = {}
+        for node in valued:
+            for a in node.args:
+                users.setdefault(a, []).append(node)
+        for get, definitions in self._reach.items():
+            for made, _ in definitions:
+                if made is not None:
+                    users.setdefault(made.args[0], []).append(get)
+        changed = [n for n in valued if self._update(n)]
         while changed:
-            changed = False
-            for node in self._order:
-                if node.type is None:
-                    continue
-                level, unknown, because = self._value(node)
-                if level > self.level(node) or (unknown and node not in self._unknown):
-                    changed = True
-                    self._level[node] = max(level, self.level(node))
-                    if unknown:
-                        self._unknown.add(node)
-                    if because is not None:
-                        self._because[node] = because
+            while changed:
+                changed += [n for n in users.get(changed.pop(), ()) if self._update(n)]
+            changed = [n for n in valued if self._update(n)]
+
+    def _update(self, node: Node) -> bool:
+        """Compute the level of a value anew; whether it has changed."""
+        level, unknown, because = self._value(node)
+        if level <= self.level(node) and (not unknown or node in self._unknown):
+            return False
+        self._level[node] = max(level, self.level(node))
+        if unknown:
+            self._unknown.add(node)
+        if because is not None:
+            self._because[node] = because
+        return True
 
     def _value(self, node: Node) -> tuple[Level, bool, Node | None]:
         op = node.op
