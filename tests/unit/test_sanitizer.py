@@ -438,7 +438,7 @@ def test_division_is_judged_for_active_lanes():
     assert (report.code, report.line, report.work_items) == ("MPG_SAN_1008", 2, (((0, 0, 0), (0, 0, 0)),))
 
 
-@pytest.mark.parametrize("op", ["add", "sub", "mul", "neg", "abs", "shl"])
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "neg", "abs", "shl", "tdiv", "floordiv"])
 @pytest.mark.parametrize("bits", [8, 32, 64])
 def test_overflow_is_exact(op, bits):
     from magpie.dtypes import by_name
@@ -460,13 +460,15 @@ def test_overflow_is_exact(op, bits):
     outcome = program([x, y, z], body).run((len(pairs),), (1,), [a, c, np.zeros(len(pairs), t.numpy)], sanitize=ALL)
     exact = {
         "add": lambda p, q: p + q, "sub": lambda p, q: p - q, "mul": lambda p, q: p * q,
-        "neg": lambda p, q: -p, "abs": lambda p, q: abs(p), "shl": lambda p, q: p << (q % bits),
+        "neg": lambda p, q: -p, "abs": lambda p, q: abs(p), "shl": lambda p, q: p << (q % bits), "tdiv": lambda p, q: p // q if q == -1 else 0,
+        "floordiv": lambda p, q: p // q if q else 0,
     }[op]  # fmt: skip
     wide = [p for p in pairs if op == "shl" and not 0 <= p[1] < bits]
     lost = [p for p in pairs if p not in wide and not t.min <= exact(*p) <= t.max]
     counts = {code: sum(r.count for r in outcome.reports if r.code == code) for code in ("MPG_SAN_1007", "MPG_SAN_1009")}
     assert counts == {"MPG_SAN_1007": len(lost), "MPG_SAN_1009": len(wide)}
-    assert all(r.kind == "overflow" for r in outcome.reports)
+    assert all(r.kind in ("overflow", "divide") for r in outcome.reports)
+    assert op != "tdiv" or lost  # MIN / -1
 
 
 def test_shuffles_from_nowhere():

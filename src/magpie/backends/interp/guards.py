@@ -17,8 +17,8 @@ __all__ = ["guard_of", "loop_arithmetic"]
 Frame = list[Any]
 Closure = Callable[[Frame, Mask], None]
 _DIVISIONS = frozenset({"floordiv", "mod", "tdiv", "trem"})
-_OVERFLOWS = frozenset({"add", "sub", "mul", "neg", "abs"})
-_SIGN = {"add": "+", "sub": "-", "mul": "*", "neg": "-", "abs": "abs"}
+_SIGN = {"add": "+", "sub": "-", "mul": "*", "neg": "-", "abs": "abs", "floordiv": "//", "tdiv": "//"}
+_OVERFLOWS = _SIGN.keys()
 
 
 def guard_of(node: Node, fn: Callable[..., Lanes], d: int, args: list[int], checks: frozenset[str]) -> Closure | None:
@@ -28,13 +28,12 @@ def guard_of(node: Node, fn: Callable[..., Lanes], d: int, args: list[int], chec
     type_ = node.args[0].dtype if node.args else None
     if type_ is None or not type_.is_int:
         return None
+    overflows = node.op in _OVERFLOWS and type_.is_signed and "overflow" in checks
     if node.op in _DIVISIONS and "divide" in checks:
-        return _division(node, fn, d, args[0], args[1])
+        return _division(node, type_, fn, d, args[0], args[1], overflows)
     if node.op in ("shl", "shr") and "overflow" in checks:
         return _shift(node, type_, fn, d, args[0], args[1])
-    if node.op in _OVERFLOWS and type_.is_signed and "overflow" in checks:
-        return _overflow(node, type_, fn, d, args)
-    return None
+    return _overflow(node, type_, fn, d, args) if overflows else None
 
 
 def loop_arithmetic(body: Region) -> frozenset[Node]:
@@ -56,7 +55,10 @@ def _lanes(chunk: Any, found: Lanes, m: Mask) -> Any:
     return chunk.active(m)
 
 
-def _division(node: Node, fn: Callable[..., Lanes], d: int, a: int, b: int) -> Closure:
+def _division(
+    node: Node, type_: DType, fn: Callable[..., Lanes], d: int, a: int, b: int, overflows: bool
+) -> Closure:
+    """Divisors of zero, and with ``overflows`` the one quotient that does not fit, MIN / -1."""
     what = "%" if node.op in ("mod", "trem") else "//"
 
     def divide(r: Frame, m: Mask) -> None:
@@ -65,7 +67,10 @@ def _division(node: Node, fn: Callable[..., Lanes], d: int, a: int, b: int) -> C
             lanes = _lanes(r[0], zero, m)
             if len(lanes):
                 r[0].report("divide", node, lanes, f"integer {what} by zero in {{item}}; the result is 0")
-        r[d] = fn(r[a], r[b])
+        result = fn(r[a], r[b])
+        if overflows:
+            _report_wrapped(node, type_, r[0], [r[a], r[b]], result, m)
+        r[d] = result
 
     return divide
 
@@ -97,23 +102,26 @@ def _shift(node: Node, type_: DType, fn: Callable[..., Lanes], d: int, a: int, b
 
 
 def _overflow(node: Node, type_: DType, fn: Callable[..., Lanes], d: int, args: list[int]) -> Closure:
-    op = node.op
-
     def checked(r: Frame, m: Mask) -> None:
         operands = [r[a] for a in args]
         result = fn(*operands)
-        wrapped = _wrapped(op, type_, operands, result)
-        if wrapped.any():
-            lanes = _lanes(r[0], wrapped, m)
-            if len(lanes):
-                lane = int(lanes[0])
-                shown = [int(x[lane]) if x.ndim else int(x) for x in operands]
-                text = f"{shown[0]} {_SIGN[op]} {shown[1]}" if len(shown) == 2 else f"{_SIGN[op]}({shown[0]})"
-                got = int(result[lane]) if result.ndim else int(result)
-                r[0].report("overflow", node, lanes, f"{text} does not fit {type_} and wraps to {got}, in {{item}}")
+        _report_wrapped(node, type_, r[0], operands, result, m)
         r[d] = result
 
     return checked
+
+
+def _report_wrapped(node: Node, type_: DType, chunk: Any, operands: list[Lanes], result: Lanes, m: Mask) -> None:
+    op = node.op
+    wrapped = _wrapped(op, type_, operands, result)
+    if wrapped.any():
+        lanes = _lanes(chunk, wrapped, m)
+        if len(lanes):
+            lane = int(lanes[0])
+            shown = [int(x[lane]) if x.ndim else int(x) for x in operands]
+            text = f"{shown[0]} {_SIGN[op]} {shown[1]}" if len(shown) == 2 else f"{_SIGN[op]}({shown[0]})"
+            got = int(result[lane]) if result.ndim else int(result)
+            chunk.report("overflow", node, lanes, f"{text} does not fit {type_} and wraps to {got}, in {{item}}")
 
 
 def _wrapped(op: str, type_: DType, operands: list[Lanes], result: Lanes) -> Lanes:
@@ -122,6 +130,8 @@ def _wrapped(op: str, type_: DType, operands: list[Lanes], result: Lanes) -> Lan
     if op in ("neg", "abs"):
         return a == a.dtype.type(type_.min)
     b = operands[1]
+    if op in ("floordiv", "tdiv"):
+        return (b == -1) & (a == a.dtype.type(type_.min))
     if op == "add":
         return ((a ^ result) & (b ^ result)) < 0
     if op == "sub":
