@@ -10,7 +10,7 @@ launch, one for the work counter, one for the flags):
     0    ptr   arguments               the kernel's packed arguments; here always block + 256
     8    i64   total                   workgroup ids run from `next` to total - 1
     16   i64   chunk                   workgroups taken at a time, at least 1
-    24   ptr   parallel                GOMP_parallel, or null: then threads come from Python's pool
+    24   ptr   parallel                runs a function on threads; null: they come from Python's pool
     32   i32   threads
     40   ptr   arenas                  memory of thread t: arenas + t * stride
     48   i64   stride

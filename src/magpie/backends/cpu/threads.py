@@ -90,17 +90,20 @@ _LOOKS = 50
 
 
 class Crew:
-    """The native threads of a process, with their code. Threads start when they are first asked for, and stay."""
+    """The native threads of a process, with their code. Threads start when they are first asked for, and stay.
 
-    __slots__ = ("_count", "_image", "_lock", "_prepared", "_serve", "address")
+    They are not Python's threads: `threading` does not list them, nor do they take the GIL or handle signals.
+    """
+
+    __slots__ = ("_count", "_image", "_libc", "_lock", "_prepared", "address")
 
     def __init__(self, prepared: loader.Image) -> None:
         self._prepared = prepared
-        syscall = ctypes.cast(ctypes.CDLL(None).syscall, ctypes.c_void_p).value or 0
+        self._libc = ctypes.CDLL(None)
+        syscall = ctypes.cast(self._libc.syscall, ctypes.c_void_p).value or 0
         self._image = prepared.load({"syscall": syscall})
         #: Of the function with GOMP_parallel's interface, for `LaunchBlock.fill`.
         self.address = self._image.address(PARALLEL_SYMBOL)
-        self._serve = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(self._image.address(SERVE_SYMBOL))
         self._lock = threading.Lock()
         self._count = 0
 
@@ -125,17 +128,25 @@ class Crew:
     def grow(self, threads: int, idle_us: int = 0) -> None:
         """See to it that so many threads wait for work beside the calling one. Where the system refuses, fewer do.
 
-        New ones look for work for about ``idle_us`` microseconds before they sleep.
+        New ones look for work for about ``idle_us`` microseconds before they sleep, but for those that no processor is
+        left for.
         """
+        if self._count >= threads:
+            return
         with self._lock:
+            if not self._count:
+                # The code must outlive the threads, and these last as long as the process.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._image))
+            serve = ctypes.c_void_p(self._image.address(SERVE_SYMBOL))
+            handle = ctypes.c_void_p()
             while self._count < threads:
-                name = f"magpie-crew-{self._count}"
-                share = (self._count, _LOOKS * idle_us)
-                thread = threading.Thread(target=self._serve, args=share, name=name, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
+                looks = _LOOKS * idle_us if self._count + 1 < default_threads() else 0
+                share = ctypes.c_void_p(looks << 32 | self._count)
+                if self._libc.pthread_create(ctypes.byref(handle), None, serve, share):
                     return
+                with contextlib.suppress(AttributeError):  # no such function in some libraries
+                    self._libc.pthread_setname_np(handle, b"magpie-crew")
+                self._libc.pthread_detach(handle)
                 self._count += 1
 
 
@@ -376,7 +387,7 @@ class Launcher:
             raise KeyboardInterrupt if block.cancelled == _INTERRUPT else Cancelled
 
     def _slices(self, block: LaunchBlock) -> int:
-        # a block that was filled before a fork still names libgomp, whose threads the child does not have
+        # a block that was filled before a fork still names threads that the child does not have
         pooled = block.threads > 1 and (_forked or not block.parallel)
         while True:
             status = _pool.run(self._worker, block, block.threads) if pooled else self._entry(block.address)
