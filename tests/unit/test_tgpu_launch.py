@@ -95,6 +95,7 @@ def test_a_document_runs(engine):
 def test_text_and_back():
     launch = parsed().with_estimate()
     again = parse_launch(launch.dumps())
+    assert json.loads(launch.dumps()) == launch.to_json() and '"shape": [4, 8]' in launch.dumps()
     assert again == launch and again.estimate == launch.estimate
     jsonschema.validate(json.loads(launch.dumps()), launch_schema())
 

@@ -297,7 +297,7 @@ def test_the_commands(tmp_path):
     again = command("run", file, *given, "--interp")
     assert again.stdout.splitlines()[:4] == done.stdout.splitlines()[:4] and "3 =\n" in again.stdout
     done = command("view", file, "-o", tmp_path / "a.html", "-k", "k1_relu")
-    assert done.returncode == 0 and "1 kernels" in done.stdout and "zeros for X" in done.stderr
+    assert done.returncode == 0 and "1 kernel, 1 cycle" in done.stdout and "zeros for X" in done.stderr
     assert "k1_relu" in (tmp_path / "a.html").read_text()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magpie.cli.kernels import count
 from magpie.cli.program import show_diagnostics
 from magpie.diagnostics import CompileError
 from magpie.errors import MagpieError
@@ -68,7 +69,7 @@ def view_command(file: Path, out: Path, inputs: list[str], kernel: str | None, m
     shown = simulate_for_view(launch, given, kernel=kernel, max_steps=max_steps)
     show(shown, out)
     cycles = sum(shown.results[i].cycles for i in shown.kernels)
-    print(f"{out}: {len(shown.kernels)} kernels, {cycles} cycles")
+    print(f"{out}: {count(len(shown.kernels), 'kernel')}, {count(cycles, 'cycle')}")
     return 0
 
 

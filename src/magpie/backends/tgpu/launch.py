@@ -90,7 +90,7 @@ class Launch:
 
     def dumps(self) -> str:
         """The document as text."""
-        return json.dumps(self.to_json(), indent=1) + "\n"
+        return _lines(self.to_json(), "") + "\n"
 
     def with_estimate(self) -> Launch:
         """The document with what it will cost: one estimate a kernel, and their sum."""
@@ -102,6 +102,18 @@ class Launch:
         ]
         costs = [{"name": k.name} | e.to_json() for k, e in zip(self.kernels, found, strict=True)]
         return replace(self, estimate={"kernels": costs, "total": total(found).to_json()})
+
+
+def _lines(value: Any, indent: str) -> str:
+    """JSON with a line for each entry; what holds numbers and strings only stands on one line."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not any(isinstance(v, dict | list) for v in inner):
+        return json.dumps(value)
+    deeper = indent + " "
+    if isinstance(value, dict):
+        parts = [f"{deeper}{json.dumps(key)}: {_lines(v, deeper)}" for key, v in value.items()]
+        return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(deeper + _lines(v, deeper) for v in value) + f"\n{indent}]"
 
 
 def _buffer_json(buffer: Buffer) -> dict[str, Any]:
