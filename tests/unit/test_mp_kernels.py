@@ -752,6 +752,21 @@ def test_every_code_of_names_and_types_shows_what_is_wrong_and_right():
     assert all("wrong:" in lookup(code).text for code in table() if code.startswith("MPT"))
 
 
+@pytest.mark.parametrize(
+    ("type_", "cases", "helped"),
+    [
+        ("bool", "case true -> bb1 case const.bool false -> bb1", "branch on it with cbr"),
+        ("TE", "case 0 -> bb1", "switch on what enum.tag gives"),
+        ("Str", 'case "a" -> bb1', None),
+        ("f32", "", None),
+    ],
+)
+def test_a_switch_is_of_an_integer(type_, cases, helped):
+    text = f"enum TE {{ A B }} fn @f(%x: {type_}) -> unit {{ bb0: switch %x {{ {cases} }} else bb1 bb1: ret }}"
+    (found,) = check_source(Source(f"module t\n{text}", "t.mp")).diagnostics
+    assert (found.code, found.help) == ("MPS0004", helped) and f"an integer, not {type_}" in found.message
+
+
 def test_a_kernel_may_be_called_main_and_no_host_program_calls_kernels():
     body = "    %g: u32 = gpu.global_id { dim=const.u32 0 }\n    ret"
     assert errors("module t\n" + kernel("%n: i32", body).replace("@k(", "@main(")) == []

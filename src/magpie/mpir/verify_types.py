@@ -9,7 +9,7 @@ from magpie.diagnostics import Diagnostic, Loc
 from magpie.mpir.known import Found, Known, field_path
 from magpie.mpir.nodes import Cbr, Const, Instr, Operand, Ret, Switch, Word
 from magpie.mpir.ops import OPS, Op
-from magpie.mpir.prelude import field_type, fields_of
+from magpie.mpir.prelude import field_type, fields_of, variants_of
 from magpie.mpir.types import BOOL, PTR, Ty, scalar
 
 __all__ = ["type_rules"]
@@ -59,7 +59,12 @@ def _literal(operand: Operand, loc: Loc | None) -> Found:
 def _switch(known: Known, term: Switch) -> Found:
     type_ = known.type(term.value)
     if type_ is None or not type_.is_int:
-        yield Diagnostic("MPS0004", f"the value of a switch is an integer, not {type_}", term.loc)
+        helped = None
+        if type_ is not None and type_.is_bool:
+            helped = "branch on it with cbr"
+        elif type_ is not None and variants_of(known.module, type_) is not None:
+            helped = "switch on what enum.tag gives"
+        yield Diagnostic("MPS0004", f"the value of a switch is an integer, not {type_}", term.loc, help=helped)
         return
     for number, _ in term.cases:
         yield from _literal(Const(type_, number), term.loc)

@@ -222,7 +222,7 @@ class Lowering:
         value = self.operand(end.value)
         type_ = value.type if isinstance(value, m.Const) else self.types.get(getattr(value, "name", ""))
         cases = []
-        for case in end.cases:
+        for case in end.cases if type_ is None or type_.is_int else ():  # of no integer: the verifier says so
             number = case.value.value
             named = case.value.type
             if not isinstance(number, int) or isinstance(number, bool) or (named and type_ and named != type_.name):
