@@ -9,6 +9,7 @@ from magpie.dtypes import DType, f32, i32
 from magpie.frontend.graph.lower.base import Lowering
 from magpie.frontend.graph.lower.indexing import Index, Ints, collapse, view
 from magpie.frontend.graph.nodes import Op, Shape, Value
+from magpie.frontend.graph.rules import broadcast_shapes
 from magpie.ir.nodes import Node
 
 __all__ = ["KINDS", "Reduce", "Reducing"]
@@ -78,8 +79,6 @@ class Reducing(Lowering):
 
 def prologue_shape(op: Op) -> Shape:
     """The common shape of a prologue's steps."""
-    from magpie.frontend.graph.rules import broadcast_shapes
-
     shape: Shape = ()
     for value in op.prologue_values:
         shape = broadcast_shapes(shape, value.shape)

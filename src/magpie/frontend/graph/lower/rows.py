@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from magpie.dtypes import DType, f32
-from magpie.frontend.graph.lower.indexing import Index
+from magpie.frontend.graph.lower.indexing import Index, view
 from magpie.frontend.graph.lower.reduce import KINDS, Reducing, wide
 from magpie.frontend.graph.nodes import Value
 from magpie.ir.nodes import Node, SharedArray
@@ -154,8 +154,6 @@ class RowWise(Rows):
 
 
 def _axis_stride(value: Value, shape: tuple[int, ...], axis: int) -> int:
-    from magpie.frontend.graph.lower.indexing import view
-
     return view(value, shape).strides[axis]
 
 
