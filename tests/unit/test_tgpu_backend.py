@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -407,6 +408,54 @@ def test_a_launch_warns_where_64_bits_may_be_needed():
     with pytest.warns(mp.CompileWarning, match="MPG_TGPU_2005"):
         k.launch(grid=1, block=2, args=(np.array([3, -4, 3], np.int32), y), backend="tgpu")
     assert y.tolist() == [1, 1]
+
+
+def warned(fn, *args):
+    """The lines below its `def` at which a launch of the kernel warns."""
+    lines = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mp.kernel(fn).launch(grid=1, block=2, args=args, backend="tgpu")
+    for warning in caught:
+        assert warning.message.diagnostic.code == "MPG_TGPU_2005"
+        lines.append(warning.message.diagnostic.loc.line - fn.__code__.co_firstlineno)
+    return lines
+
+
+def test_counters_of_while_loops_need_no_warning():
+    def counts(x: mp.Array[mp.i32], n: mp.i32):
+        k = 0
+        while k < x.shape[0] and n < 100:
+            j = 2
+            while not (j >= x.shape[0]):
+                j += 3
+                if j == 4:
+                    j += 1
+            k += 1
+        x[mp.thread_id(0)] = 1 if k > 2 else 0
+
+    def endless(x: mp.Array[mp.i32], n: mp.i32):
+        k = 0
+        while k * 2 < x.shape[0]:
+            k += 1
+        x[mp.thread_id(0)] = 1 if k > 2 else 0
+
+    def either(x: mp.Array[mp.i32], n: mp.i32):
+        k = 0
+        while k < x.shape[0] or x[0] > k:
+            k += 1
+
+    def doubled(x: mp.Array[mp.i32], n: mp.i32):
+        k = 1
+        while k < x.shape[0]:
+            k = k + k
+        x[mp.thread_id(0)] = mp.i32(k)
+
+    x = np.arange(8, dtype=np.int32)
+    assert warned(counts, x.copy(), 6) == []
+    assert warned(endless, x.copy(), 6) == [2, 4]
+    assert warned(either, x.copy(), 6) == [2, 2]
+    assert warned(doubled, x.copy(), 6) == [2]
 
 
 def test_too_many_values_at_once():

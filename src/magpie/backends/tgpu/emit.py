@@ -13,6 +13,7 @@ from typing import Any
 from magpie.backends.tgpu import arithmetic, hostexpr
 from magpie.backends.tgpu.arithmetic import ADVICE
 from magpie.backends.tgpu.code import Code, Label, Virtual
+from magpie.backends.tgpu.counters import bounded_counters
 from magpie.backends.tgpu.hostexpr import Known
 from magpie.backends.tgpu.ids import identity
 from magpie.backends.tgpu.isa import wrap
@@ -60,6 +61,7 @@ class Emitter:
         self.depth = 0
         self.loops: list[tuple[Label, Label]] = []  # (behind the loop, its step)
         self.end = Label()
+        self.bounded = bounded_counters(kernel, ranges)
         self._count(kernel.body)
 
     def _count(self, region: Region) -> None:
@@ -111,6 +113,8 @@ class Emitter:
         """The value of an operand that is compared or so: it must be what a register can hold."""
         low, high = self.interval(node)
         value = self.value(node)
+        if node.op == "slot_get" and node.attrs["slot"] in self.bounded:
+            return value
         if node.dtype is index and (low < _INT32[0] or high > _INT32[1]) and isinstance(value, Virtual):
             self.found.append(
                 Diagnostic(
