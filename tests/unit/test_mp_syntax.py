@@ -21,6 +21,8 @@ from magpie.frontend.mp import (
     read,
     show,
 )
+from magpie.frontend.mp.kernels import check_source
+from magpie.host.program import Program
 
 CORPUS = sorted((Path(__file__).parent / "mp").glob("*.mp"))
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "mp").glob("*.mp"))
@@ -294,5 +296,12 @@ BLOCKS = re.findall(r"```mp\n(.*?)```", (Path(__file__).parents[2] / "docs" / "M
 
 @pytest.mark.parametrize("text", BLOCKS, ids=lambda text: re.search("module ([a-z.]+)", text)[1])
 def test_blocks_of_the_page_are_read(text):
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     assert module(text).decls
+    assert check_source(Source(text, "page.mp")).diagnostics == ()
+
+
+def test_programs_of_the_page_run(monkeypatch, capsys):
+    monkeypatch.setenv("MAGPIE_BACKEND", "cpu")
+    ran = [Program(check_source(Source(text, "page.mp")).checked).main() for text in BLOCKS if "fn @main" in text]
+    assert ran == [0, 0] and capsys.readouterr().out == "hello\n3.0\n"
