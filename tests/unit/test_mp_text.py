@@ -390,6 +390,33 @@ def test_what_is_left_as_it_is_stays_uniform(backend, tmp_path):
     assert out.tolist() == total.tolist()
 
 
+@mp.kernel(workgroup=(32, 1, 1))
+def k_counts_after_a_choice(out: mp.Array[mp.i32]):
+    """Where a choice of each work-item ends, a count begins that is the same for all."""
+    t = mp.thread_id(0)
+    s = mp.shared(32, mp.i32)
+    total = mp.i32(0)
+    if t % 3 == 0:
+        total = mp.i32(5)
+    k = mp.i32(0)
+    while k < 3:
+        k += 1
+        s[t] = k * mp.i32(t)
+        mp.barrier()
+        total += s[31 - t]
+        mp.barrier()
+    out[t] = total
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_count_behind_a_choice_is_one_for_all(backend, tmp_path):
+    k = loaded(k_counts_after_a_choice, tmp_path)
+    out = np.zeros(32, np.int32)
+    k.launch(grid=1, args=(out,), backend=backend)
+    t = np.arange(32)
+    assert out.tolist() == (np.where(t % 3 == 0, 5, 0) + 6 * (31 - t)).tolist()
+
+
 def test_names(tmp_path):
     source = tmp_path / "named.py"
     source.write_text(

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from magpie.diagnostics import CompileError, Diagnostic, Loc
 from magpie.dtypes import StructType, Type
-from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, Scalar
+from magpie.ir.nodes import Array, Buffer, Kernel, Node, Region, Scalar, walk
 from magpie.ir.nodes import Function as IrFunction
+from magpie.ir.ops import Effect
 from magpie.ir.verify import VerifyError, verify
 from magpie.mpir.kernel_types import kernel_type
-from magpie.mpir.lower import Body, Context, meeting
+from magpie.mpir.lower import Body, Context
 from magpie.mpir.nodes import Function, Instr, Module
 from magpie.mpir.skeleton import MOST_NESTED, too_deep
 from magpie.mpir.types import Ty
@@ -123,7 +124,7 @@ class _Lowering:
             self.depths[result] = self.refuse_depth(body)
             self.active.pop()
             for loop in body.dispatches.values():
-                if any(meeting(r) for r in loop.regions):
+                if any(_meeting(r) for r in loop.regions):
                     raise CompileError(_meets_in_cycle(callee, None))
             self.functions[key] = result
             self.result.functions.append(result)
@@ -174,7 +175,7 @@ class _Lowering:
 
 
 def _met(regions: tuple[Region, ...]) -> Node | None:
-    return next((n for n in map(meeting, regions) if n is not None), None)
+    return next((n for n in map(_meeting, regions) if n is not None), None)
 
 
 def _place(body: Body, label: str) -> Loc | None:
@@ -189,3 +190,17 @@ def _meets_in_cycle(function: Function, loc: Loc | None) -> Diagnostic:
         loc or function.loc,
         help="give the cycle one entry: a block of its own that branches on how the cycle was come to",
     )
+
+
+def _meeting(region: Region) -> Node | None:
+    """The first barrier or subgroup operation in a region or inside it, calls included."""
+    functions: set[IrFunction] = set()
+    todo = [region]
+    while todo:
+        for node in walk(todo.pop()):
+            if node.op in ("barrier", "subgroup_barrier") or node.info.effect is Effect.CROSS_LANE:
+                return node
+            if node.op == "call" and node.attrs["function"] not in functions:
+                functions.add(node.attrs["function"])
+                todo.append(node.attrs["function"].body)
+    return None

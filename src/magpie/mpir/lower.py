@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from magpie.diagnostics import CompileError, Diagnostic, Loc
 from magpie.dtypes import DType, StructType, Type, bool_, i32
 from magpie.ir.builder import Builder
-from magpie.ir.nodes import Array, Function, Kernel, Node, Region, Slot, walk
-from magpie.ir.ops import Effect
+from magpie.ir.nodes import Array, Function, Kernel, Node, Region, Slot
 from magpie.mpir import nodes as m
 from magpie.mpir.coalesce import share
-from magpie.mpir.lower_memory import MEMORY, pieces, pointer, wandering
+from magpie.mpir.lower_memory import MEMORY, debug, pointer, wandering
 from magpie.mpir.lower_ops import ELEMENTWISE
 from magpie.mpir.ops import OPS, is_sync
 from magpie.mpir.skeleton import MOST_NESTED, Dispatch, Edge, Skeleton, Test, skeleton, too_deep
@@ -24,7 +23,7 @@ from magpie.mpir.structure import Again, Code, Exit, If, Item, Leave, Loop, Move
 from magpie.mpir.types import Ty
 from magpie.passes.exits import OpenLoop, OpenLoops
 
-__all__ = ["Body", "Context", "meeting"]
+__all__ = ["Body", "Context"]
 
 _NO_SLOT = ("ptr", "rawptr", "unit")  # types of values that stand where they are made
 _SMALL = 16  # instructions of a block that may stand inside a loop that it leaves
@@ -396,7 +395,7 @@ class Body:
                 args = [self.value(instr.args[k]) for k in OPS[op].keys]
                 return pointer(out, op, args, of[0] if of else None)
             case "gpu.print" | "gpu.assert" | "gpu.trap":
-                self.debug(instr)
+                debug(self, instr)
                 return None
         raise CompileError(
             Diagnostic(
@@ -409,18 +408,6 @@ class Body:
         if id(struct) not in self.fields:
             self.fields[id(struct)] = (struct, {f.name: k for k, f in enumerate(struct.fields)})
         return self.fields[id(struct)][1][field]
-
-    def debug(self, instr: m.Instr) -> None:
-        """What a kernel says or stops at."""
-        text, args = instr.args["text"], instr.args.get("args", ())
-        assert isinstance(text, m.Const) and isinstance(args, tuple)
-        match instr.op:
-            case "gpu.print":
-                self.out.emit("print", *map(self.value, args), pieces=pieces(str(text.value)))
-            case "gpu.assert":
-                self.out.emit("assert", self.value(instr.args["cond"]), message=str(text.value))
-            case _:
-                self.out.emit("trap", message=str(text.value))
 
 
 def _meets(instr: m.Instr) -> bool:
@@ -452,17 +439,3 @@ def _needed_scopes(items: Iterable[Item]) -> set[str]:
             case Exit() if not ends[item.label]:
                 needed.add(item.label)
     return needed
-
-
-def meeting(region: Region) -> Node | None:
-    """The first barrier or subgroup operation in a region or inside it, calls included."""
-    functions: set[Function] = set()
-    todo = [region]
-    while todo:
-        for node in walk(todo.pop()):
-            if node.op in ("barrier", "subgroup_barrier") or node.info.effect is Effect.CROSS_LANE:
-                return node
-            if node.op == "call" and node.attrs["function"] not in functions:
-                functions.add(node.attrs["function"])
-                todo.append(node.attrs["function"].body)
-    return None

@@ -1,4 +1,5 @@
-"""What MPIR does to memory, in Kernel IR: buffers, shared and local memory, tables, atomics, and the device's heap."""
+"""What MPIR does to memory, in Kernel IR: buffers, shared and local memory, tables, atomics, the device's heap; and
+what a kernel says or stops at."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from magpie.mpir.types import Ty
 if TYPE_CHECKING:
     from magpie.mpir.lower import Body
 
-__all__ = ["MEMORY", "pieces", "pointer", "wandering"]
+__all__ = ["MEMORY", "debug", "pointer", "wandering"]
 
 
 def array_of(body: Body, instr: m.Instr) -> Array:
@@ -182,6 +183,19 @@ def pointer(out: Builder, op: str, args: list[Node], element: Type | None) -> No
             return out.emit("not", out.emit("ptr_valid", args[0]))
     out.emit("free" if op == "gpu.free" else "ptr_store", *args)
     return None
+
+
+def debug(body: Body, instr: m.Instr) -> None:
+    """What a kernel says or stops at."""
+    text, args = instr.args["text"], instr.args.get("args", ())
+    assert isinstance(text, m.Const) and isinstance(args, tuple)
+    match instr.op:
+        case "gpu.print":
+            body.out.emit("print", *map(body.value, args), pieces=pieces(str(text.value)))
+        case "gpu.assert":
+            body.out.emit("assert", body.value(instr.args["cond"]), message=str(text.value))
+        case _:
+            body.out.emit("trap", message=str(text.value))
 
 
 def pieces(text: str) -> tuple[str, ...]:

@@ -152,11 +152,13 @@ def _join(function: m.Function, ends: Container[str]) -> bool:
         if block.instrs or not isinstance(term, m.Br) or label in ends or len(before[label]) < 2:
             continue
         to = blocks[term.target]
-        if order[to.label] <= order[label]:
-            continue  # the one way back to the start of a loop
+        if any(order[p] >= order[to.label] for p in before[to.label]) or order[to.label] <= order[label]:
+            continue  # the one way to the start of a loop, and the one way back
         own = {p.result: dict(p.incoming) for p in block.phis}
         onward = [(phi, dict(phi.incoming)[label]) for phi in to.phis]
         passed = [v.name for _, v in onward if isinstance(v, m.Var) and v.name in own]
+        if any(isinstance(v, m.Const) for _, v in onward):
+            continue  # what is set here, by all, would be set on each way
         if any(uses.get(name, 0) != passed.count(name) for name in own):
             continue
         came = {
