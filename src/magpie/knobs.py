@@ -256,9 +256,9 @@ cpu_threads: Knob[int | None] = _knob(
 )  # fmt: skip
 
 cpu_idle: Knob[int] = _knob(
-    "MAGPIE_CPU_IDLE", lambda: 1000, "1000",
+    "MAGPIE_CPU_IDLE", lambda: 200, "200",
     "a whole number from 0 to 1000000",
-    lambda raw: _parse_idle(raw) if raw else 1000,
+    lambda raw: _parse_idle(raw) if raw else 200,
     "How many microseconds, about, a thread of cpu launches looks for more work before it sleeps: the next launch need "
     "not wake it then. Read when the threads start.",
 )  # fmt: skip

@@ -245,6 +245,27 @@ def test_threads_that_no_processor_is_left_for_do_not_look_for_work() -> None:
     assert time.process_time() - start < 0.3
 
 
+@pytest.mark.skipif(threads.default_threads() < 2, reason="no thread looks for work where there is one processor")
+def test_a_thread_that_looks_for_work_gives_way() -> None:
+    """To the calling thread on the same processor: else each has half of it."""
+    done = run(
+        """
+        import os, time
+        from test_cpu_crew_life import Meeting
+        meeting = Meeting(1, 1_000_000)
+        meeting.launch()
+        for task in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+        meeting.launch()
+        whole, own = time.process_time(), time.thread_time()
+        while time.thread_time() - own < 0.3:
+            pass
+        print(time.process_time() - whole - 0.3)
+        """
+    )
+    assert float(done.stdout) < 0.1, done.stderr
+
+
 def test_threads_stay_few_and_memory_too() -> None:
     meeting = Meeting(1, 1000)
     meeting.launch()
