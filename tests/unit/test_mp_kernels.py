@@ -752,6 +752,19 @@ def test_every_code_of_names_and_types_shows_what_is_wrong_and_right():
     assert all("wrong:" in lookup(code).text for code in table() if code.startswith("MPT"))
 
 
+def test_memory_holds_no_structs_without_numbers():
+    head = "module t\nvalue struct TA {\n}\nvalue struct TB {\n    field a: TA\n    field b: TA\n}\n"
+    for params, body, line in [
+        ("%b: gpu.TBuffer<TA>", "    ret", 8),
+        ("%b: gpu.TBuffer<TB>", "    ret", 8),
+        ("", "    %s: ptr = gpu.shared<4, TB>\n    ret", 10),
+        ("", "    %s: ptr = gpu.local<4, TA>\n    ret", 10),
+    ]:
+        found = errors(head + kernel(params, body))
+        assert ("MPG_CORE_1404", line) in found and {code for code, _ in found} == {"MPG_CORE_1404"}
+    assert errors(head + kernel("%a: TB", "    %e: TA = new TA {}\n    ret")) == []
+
+
 @pytest.mark.parametrize(
     ("type_", "cases", "helped"),
     [

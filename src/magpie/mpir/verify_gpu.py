@@ -28,6 +28,8 @@ _HEAP_TYPES = {"Str": "MPG_CORE_1104", "Array": "MPG_CORE_1105", "Map": "MPG_COR
 #: Types of values in kernels that are no numbers and no structs; where they may stand is said by other rules.
 _OWN_TYPES = ("unit", "ptr", "rawptr", "gpu.TBuffer")
 
+_HAS = "kernels have numbers, value structs of numbers, and buffers of these"
+
 
 def gpu_rules(known: Known) -> Found:
     """The rules of a kernel; of a plain `fn`, and where a kernel calls one, that the call is all right stands there."""
@@ -190,10 +192,32 @@ def _types(known: Known, instr: Instr) -> Found:
         yield from _type(known, instr.type, f"%{instr.result}", instr.loc)
     for targ in instr.targs:
         if isinstance(targ, Ty):
-            yield from _type(known, targ, f"an operand of `{instr.op}`", instr.loc, element=True)
+            what = f"an operand of `{instr.op}`"
+            yield from _type(known, targ, what, instr.loc, element=True)
+            if instr.op.startswith(("gpu.", "ptr.")) and _is_empty(known, targ):
+                yield _nothing(what, targ, instr.loc)
     for operand in operands(instr):
         if isinstance(operand, Const) and operand.type.is_int:
             yield from _type(known, operand.type, "a constant", instr.loc)
+
+
+def _is_empty(known: Known, type_: Ty) -> bool:
+    """Whether a value struct has no number in it, so that memory of it would have no bytes."""
+    todo, seen = [type_], {type_}
+    while todo:
+        at = todo.pop()
+        struct, fields = known.module.struct(at.name), fields_of(known.module, at.owned)
+        if struct is None or struct.heap or fields is None:
+            return False
+        inner = {field for _, field in fields} - seen
+        seen |= inner
+        todo += inner
+    return True
+
+
+def _nothing(what: str, type_: Ty, loc: Loc | None) -> Diagnostic:
+    text = f"{what} has type {type_}, and memory holds no struct without numbers"
+    return Diagnostic("MPG_CORE_1404", text, loc, help=_HAS)
 
 
 def _type(known: Known, type_: Ty, what: str, loc: Loc | None, element: bool = False) -> Found:
@@ -222,7 +246,8 @@ def _type(known: Known, type_: Ty, what: str, loc: Loc | None, element: bool = F
         todo += reversed(at.args)
     if other is not None:
         inside = "" if other is type_ else f", which holds {other}"
-        help = "kernels have numbers, value structs of numbers, and buffers of these"
-        yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}{inside}, and a kernel has none", loc, help=help)
+        yield Diagnostic("MPG_CORE_1404", f"{what} has type {type_}{inside}, and a kernel has none", loc, help=_HAS)
+    elif type_.name in ("gpu.TBuffer", "rawptr") and any(_is_empty(known, arg) for arg in type_.args):
+        yield _nothing(what, type_, loc)
     else:
         known.fit.add((type_, element))
