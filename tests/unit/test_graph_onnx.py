@@ -302,6 +302,7 @@ def test_symbolic_extents():
         (N("Relu", ["nowhere"], ["y"], name="n"), "'nowhere'"),
         (N("Transpose", ["x"], ["y"], perm=[0, 0], name="n"), "perm=[0, 0]"),
         (N("Relu", [], ["y"], name="n"), "input 0 is missing"),
+        (N("Split", ["x"], [], name="n"), "ZeroDivisionError"),
         (N("Concat", ["x"], ["y"], name="n"), "int()"),
     ],
 )

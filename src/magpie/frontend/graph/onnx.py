@@ -32,6 +32,17 @@ _FOLDED = 1 << 20
 #: Elements of the largest constant that nodes may make.
 _LARGEST_FOLDED = 1 << 24
 
+# What an importer meets where a node has other inputs or attributes than its operator's specification says.
+_NOT_AS_SPECIFIED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 # Operators whose result differs from run to run, or that are no functions of their inputs.
 _NEVER_FOLDED = frozenset(("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"))
 
@@ -224,7 +235,7 @@ class _Importer:
         except Mismatch as error:
             code = "MPG_GRAPH_1012" if error.code == "MPG_GRAPH_1006" else "MPG_GRAPH_1011"
             self.found.append(Diagnostic(code, f"{what}: {error.message}", loc, help=error.help))
-        except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        except _NOT_AS_SPECIFIED as error:
             # an attribute or an input that is not as the operator's specification says
             self.found.append(Diagnostic("MPG_GRAPH_1011", f"{what}: {_first_line(error)}", loc))
         self.missing.update(proto.output)
