@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -160,3 +161,17 @@ def test_textmate_grammar_knows_the_keywords():
     for word in keywords:
         assert any(re.fullmatch(pattern, word) for pattern in patterns), word
     assert not any(re.fullmatch(pattern, "banana") for pattern in patterns)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict"])
+def test_output_in_a_locale_that_lacks_characters(tmp_path, encoding):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.mp")
+    try:
+        Path(path).write_text(f"module t\n{'fn @f() -> unit { bb0: %s: Str = const.Str'} \"\u00e9\" ret %q }}\n", "utf-8")
+    except OSError:
+        pytest.skip("a file system that has names in UTF-8 only")
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    for command in ("check", "run", "fmt"):
+        done = subprocess.run([sys.executable, "-m", "magpie", command, path], capture_output=True, env=env, timeout=60)
+        assert b"Traceback" not in done.stderr and done.returncode == (command != "fmt"), done.stderr
+        assert command == "fmt" or b"MPS0002" in done.stdout + done.stderr

@@ -185,6 +185,21 @@ def test_arguments_and_standard_input(monkeypatch):
     assert ran.out == "a,b c\none\ntwo é\n\nlast\n" and ran.status == 3
 
 
+def test_arguments_that_are_not_utf8(tmp_path):
+    text = function(
+        "",
+        "i64",
+        """    %a: Array<Str> = std.env.@args {}
+    %s: Str = arr.get { arr=%a, idx=const.i64 0 }
+    call_void @println { text=%s }
+    %n: i64 = str.len { s=%s }
+    ret %n""",
+        "main",
+    )
+    done = process(tmp_path, text, b"a\xff", before="PYTHONIOENCODING=utf-8:strict RUN")
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (4, "a\ufffd\n", b"")
+
+
 def test_a_reader_that_goes_away_ends_the_program_quietly(tmp_path):
     text = """fn @main() -> i64 {
 bb0:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
+
+
+def lenient_output() -> None:
+    """Characters that standard output cannot have are escaped, as on standard error: those of a source in a locale
+    without them, and bytes of a file's name that are not UTF-8."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:
     """Entry point of the script ``magpie`` and of ``python -m magpie``."""
+    if sys.argv[1:2] != ["run"]:  # a program's output is its own
+        lenient_output()
     match sys.argv[1:]:
         case ["explain", code] if not code.startswith("-"):
             # Asked in the middle of an edit: answered without loading typer, which takes three times as long.
@@ -24,4 +34,4 @@ def main() -> None:
                 sys.exit(1)
 
 
-__all__ = ["main"]
+__all__ = ["lenient_output", "main"]

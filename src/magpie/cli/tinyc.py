@@ -33,9 +33,11 @@ _Sizes = Annotated[
 
 def main() -> None:
     """Entry point of the script ``tinyc``."""
+    from magpie.cli import lenient_output
     from magpie.cli.program import show_diagnostics
     from magpie.diagnostics import CompileError
 
+    lenient_output()
     arguments = sys.argv[1:]
     app, rest = (_run, arguments[1:]) if arguments[:1] == ["run"] else (_compile, arguments)
     try:

@@ -49,7 +49,7 @@ def _put(stream: TextIO | None, text: str) -> None:
         stream.write(text)
     except UnicodeEncodeError:  # a locale that lacks a character: text is UTF-8 all the same
         _flush(stream)
-        stream.buffer.write(text.encode())
+        stream.buffer.write(text.encode(errors="surrogateescape"))  # a file's name may have bytes that are no UTF-8
     except BrokenPipeError:
         raise
     except OSError as lost:

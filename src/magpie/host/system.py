@@ -58,13 +58,18 @@ def write_file(call: Call, path: str, text: str) -> EnumValue:
 
 @builtin("std.env.@args")
 def args(call: Call) -> ArrayValue:
-    return ArrayValue(_STR, list(call.program.argv))
+    return ArrayValue(_STR, list(map(_text, call.program.argv)))
 
 
 @builtin("std.env.@var")
 def var(call: Call, name: str) -> EnumValue:
     found = os.environ.get(name) if name and "\0" not in name else None
-    return call.none() if found is None else call.some(found.encode(errors="surrogateescape").decode(errors="replace"))
+    return call.none() if found is None else call.some(_text(found))
+
+
+def _text(found: str) -> str:
+    """A Str of what the system gave: bytes that are not UTF-8 become U+FFFD."""
+    return found.encode(errors="surrogateescape").decode(errors="replace")
 
 
 @builtin("std.time.@now_ns")
