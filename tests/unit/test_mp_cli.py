@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -70,6 +71,29 @@ def test_fmt_replaces_line_ends_and_follows_links(tmp_path, file):
     link.symlink_to(file)
     assert magpie("fmt", link)[0] == 0
     assert link.is_symlink() and file.read_bytes() == EXAMPLE.read_bytes()
+
+
+def test_fmt_goes_on_behind_a_file_that_it_cannot_write(tmp_path, file, monkeypatch):
+    ugly = tmp_path / "ugly.mp"
+    ugly.write_text(UGLY)
+    file.write_text(file.read_text().replace("    ", "  "))
+    pipe = tmp_path / "pipe.mp"
+    os.mkfifo(pipe)
+    replace = Path.replace
+
+    def full(path, target):
+        if target.name == "ugly.mp":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    status, out, err = magpie("fmt", pipe, ugly, file)
+    assert status == 1 and out == f"{file} formatted\n"
+    assert err.splitlines() == [
+        f"error: {pipe}: this is no regular file, whose text could be replaced",
+        f"error: {ugly}: No space left on device",
+    ]
+    assert ugly.read_text() == UGLY and sorted(tmp_path.iterdir()) == sorted([pipe, ugly, file])
 
 
 def test_max_bytes(file):

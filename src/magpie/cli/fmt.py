@@ -14,25 +14,35 @@ __all__ = ["fmt_command"]
 
 def fmt_command(files: list[Path], check: bool, max_bytes: int | None) -> int:
     """Rewrite the files that are not canonical, or with ``check`` name them only; 1 for those, and for errors."""
-    from magpie.frontend.mp import MAX_BYTES, format_source, read
-
     status = 0
     for file in files:
         try:
-            text = format_source(read(file, max_bytes=max_bytes or MAX_BYTES))
+            changes = _format(file, check, max_bytes)
         except CompileError as error:
             show_diagnostics(error.diagnostics, sys.stderr)
             status = 1
-            continue
-        if text.encode() == file.read_bytes():
-            continue
-        if check:
-            print(f"{file} is not formatted")
+        except OSError as error:
+            print(f"error: {file}: {error.strerror or error}", file=sys.stderr)
             status = 1
         else:
-            _replace(file, text)
-            print(f"{file} formatted")
+            if changes:
+                print(f"{file} is not formatted" if check else f"{file} formatted")
+            status |= check and changes
     return status
+
+
+def _format(file: Path, check: bool, max_bytes: int | None) -> bool:
+    """Whether a file is not canonical, and unless ``check`` is set, make it so."""
+    from magpie.frontend.mp import MAX_BYTES, format_source, read
+
+    if not file.is_file():
+        raise OSError("this is no regular file, whose text could be replaced")
+    text = format_source(read(file, max_bytes=max_bytes or MAX_BYTES))
+    if text.encode() == file.read_bytes():
+        return False
+    if not check:
+        _replace(file, text)
+    return True
 
 
 def _replace(file: Path, text: str) -> None:
