@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import struct
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import ml_dtypes
@@ -254,3 +255,28 @@ def test_text_of_bf16_reads_back_and_is_the_shortest():
             unit = Fraction(10) ** (exponent - digits + 2)
             for n in range(int(x / unit) - 1, int(x / unit) + 3):
                 assert digits == 1 or float(ml_dtypes.bfloat16(float(n * unit))) != x, text
+
+
+@pytest.mark.parametrize("type_", ["f16", "bf16", "f32"])
+def test_literals_are_rounded_once(type_):
+    """Between neighbours, a little below the middle is the lower one, the middle the even one, above it the upper."""
+    rng = random.Random(type_)
+    one = int(np.array(1, NUMPY[type_]).view(f"uint{BITS[type_]}"))
+    lines, wanted = [], []
+    with localcontext() as context:
+        context.prec = 500
+        for bits in [0, 1, one - 1, one, one + 1, *(rng.randrange(2 * one - 1) for _ in range(60))]:
+            low, high = (Decimal(from_bits(b, type_)) for b in (bits, bits + 1))
+            middle = (low + high) / 2
+            for text, value in [
+                (middle - middle / 10**30, low),
+                (middle, low if bits % 2 == 0 else high),
+                (middle + middle / 10**30, high),
+            ]:
+                for sign in ("", "-"):
+                    lines.append(f"    %x{len(wanted)}: {type_} = const.{type_} {sign}{text:e}")
+                    wanted.append(math.copysign(float(value), -1 if sign else 1))
+    values = ", ".join(f"v{k}=%x{k}" for k in range(len(wanted)))
+    lines += [f"    %r: Array<{type_}> = arr.new {{ {values} }}", "    ret %r"]
+    found = call(function("", f"Array<{type_}>", "\n".join(lines))).items
+    assert all(map(same, found, wanted))

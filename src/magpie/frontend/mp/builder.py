@@ -416,7 +416,7 @@ class Builder:
             if type_name not in literals.INT_TYPES:
                 raise LiteralError(f"an integer is not a literal of {type_name}")
         elif type_name in literals.FLOAT_TYPES:
-            value = literals.read_float(token.text)
+            value = literals.read_float(token.text, type_name)
         else:
             raise LiteralError(f"{token.text[:40]} is not a literal of {type_name or 'a switch'}")
         why = literals.check_range(type_name, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 
 #: Largest finite value of each float type, and half a step above it, from which on a number rounds to infinity.
 _FLOAT_LIMIT = {
@@ -12,6 +13,8 @@ _FLOAT_LIMIT = {
     "f32": (2.0 - 2.0**-24) * 2.0**127,
     "f64": math.inf,
 }
+#: Digits of the types that are narrower than f64, and the exponent of their least number.
+_NARROW = {"f16": (11, -24), "bf16": (8, -133), "f32": (24, -149)}
 FLOAT_TYPES = tuple(_FLOAT_LIMIT)
 INT_TYPES = tuple(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 16, 32, 64, 128))
 
@@ -43,8 +46,8 @@ def read_int(text: str) -> int:
     return sign * int(digits, base)
 
 
-def read_float(text: str) -> float:
-    """A FLOAT or INT token as an f64; one that overflows is an error."""
+def read_float(text: str, type_name: str = "f64") -> float:
+    """A FLOAT or INT token as an f64 that rounds to the value of its type; one that overflows f64 is an error."""
     if len(text) > 2000:
         raise LiteralError("the number has more than 2,000 characters")
     digits = text.replace("_", "")
@@ -54,7 +57,20 @@ def read_float(text: str) -> float:
         value = math.inf
     if math.isinf(value) and "inf" not in text:
         raise LiteralError(f"{text[:40]} is out of range of f64")
+    if type_name in _NARROW and _is_tie(value, type_name):
+        number = read_int(text) if digits.lstrip("-")[:2] in ("0x", "0b") else Fraction(digits)
+        if number != Fraction(value):  # rounded to a tie that it is not: to the side on which it is
+            value = math.nextafter(value, math.inf if number > value else -math.inf)
     return math.nan if math.isnan(value) else value  # one object, so that trees with it are equal
+
+
+def _is_tie(value: float, type_name: str) -> bool:
+    """Whether a number is in the middle between two neighbours of a type."""
+    digits, least = _NARROW[type_name]
+    if value == 0 or not math.isfinite(value):
+        return False
+    halves = math.ldexp(value, 1 - max(math.frexp(value)[1] - digits, least))
+    return halves % 2 == 1
 
 
 def check_range(type_name: str, value: int | float) -> str | None:
