@@ -43,6 +43,9 @@ def kernel(params, body, head="target(spv)"):
     return f"gpu fn @k({params}) -> unit {head} {{\nbb0:\n{body}\n}}\n"
 
 
+ONE_ITEM = "target(spv) workgroup(1, 1, 1)"
+
+
 # --- launching --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("vector_add_*.mp")), ids=lambda p: p.stem)
@@ -353,6 +356,22 @@ def test_artifacts_and_stages_need_no_device():
     assert not [d for d in k.check() if d.is_error]
     assert k.compile(backend="cpu", workgroup=32).layout.workgroup == (32, 1, 1)
     assert "workgroup(8, 4, 1)" in k.inspect("kir", workgroup=(8, 4)) and "workgroup(256, 1, 1)" in k.inspect("kir")
+
+
+def test_the_sanitizer_reports_each_overflow_but_those_of_wrap(load):
+    ops = ["i.add", "i.add.wrap", "i.add.checked", "i.sub", "i.sub.wrap", "i.mul", "i.mul.wrap", "i.sdiv"]
+    body = "".join(
+        f"    %r{k}: i32 = {op} {{ a=%n, b=%{'n' if op == 'i.mul' or '.mul.' in op or '.add' in op else 'm'} }}\n"
+        f"    gpu.buffer_store<i32> {{ buf=%x, idx=const.u32 {k}, v=%r{k} }}\n"
+        for k, op in enumerate(ops)
+    )
+    k = load(kernel("%x: gpu.TBuffer<i32>, %n: i32, %m: i32", body + "    ret", ONE_ITEM)).k
+    out, least = np.zeros(len(ops), np.int32), -(2**31)
+    checks = ("bounds", "divide", "overflow")
+    found = {r.line for r in k.sanitize(grid=1, block=1, args=(out, least, -1), checks=checks)}
+    wraps = {"i.add": 0, "i.mul": 0, "i.sdiv": least, "i.sub": least + 1}
+    assert out.tolist() == [wraps[".".join(op.split(".")[:2])] for op in ops]
+    assert found == {4 + 2 * ops.index(op) for op in ("i.add", "i.add.checked", "i.mul", "i.sdiv")}
 
 
 def test_the_sanitizer_names_the_line(load):

@@ -43,6 +43,8 @@ def _by_sign(name: str, signed: str, unsigned: str, real: str) -> Emit:
             return found
         if e.kernel.fastmath and type_.is_float and f"{op}.fast" in OPS:
             op += ".fast"
+        if type_.is_int and node.attrs.get("strict") and f"{op}.wrap" in OPS:
+            op += ".wrap"
         return _simple(e, node, op)
 
     return emit
