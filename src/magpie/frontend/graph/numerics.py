@@ -188,7 +188,8 @@ def _least(x: Array, **where: Any) -> Any:
 
 
 def _argmax(attrs: Attrs, x: Array) -> Array:
-    found = np.argmax(_without_nan(x, -np.inf), axis=attrs["axis"])
+    top = np.max(_without_nan(x, -np.inf), axis=attrs["axis"], keepdims=True)
+    found = np.argmax(x == top, axis=attrs["axis"])  # a NaN equals nothing: not the first place, if there are numbers
     return np.asarray(np.expand_dims(found, attrs["axis"]) if attrs["keepdims"] else found)
 
 
@@ -205,6 +206,8 @@ def _bias(attrs: Attrs, x: Array, b: Array) -> Array:
 
 def _pad(attrs: Attrs, x: Array) -> Array:
     pads, rank = attrs["pads"], x.ndim
+    if not rank:
+        return x  # np.pad takes no empty list
     return np.asarray(np.pad(x, [(pads[k], pads[k + rank]) for k in range(rank)], constant_values=attrs["value"]))
 
 

@@ -113,7 +113,7 @@ _op("maxpool", "pool", 1, "kernel:ints strides:ints=1,1 pads:ints=0,0,0,0 dilati
 _op("avgpool", "pool", 1, "kernel:ints strides:ints=1,1 pads:ints=0,0,0,0 dilations:ints=1,1 include_pad:bool=false", r.pool("avgpool"), "The mean of each window, over what lies in the image or (include_pad) over the whole window.")
 for _name, _doc in (("sum", "Integers give i32, wrapped."), ("max", "NaN are passed over."), ("min", "NaN are passed over."), ("mean", "Of floats.")):
     _op(f"reduce_{_name}", "reduce", 1, "axes:ints=() keepdims:bool=false", r.reduce(f"reduce_{_name}"), f"Over the axes, all if none are named. {_doc}".strip())
-_op("argmax", "reduce", 1, "axis:int=-1 keepdims:bool=false", r.argmax, "The first place of the largest, as i32.")
+_op("argmax", "reduce", 1, "axis:int=-1 keepdims:bool=false", r.argmax, "The first place of the largest, as i32. NaN are passed over.")
 _op("softmax", "row", 1, "axis:int=-1", r.softmax, "exp(x - max) over its sum, along one dimension.")
 _op("layernorm", "row", 3, "epsilon:float=1e-5", r.layernorm, "x, scale, bias: (x - mean) / sqrt(variance + epsilon) * scale + bias along the last dimension.")
 

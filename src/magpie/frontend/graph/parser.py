@@ -12,7 +12,7 @@ from magpie.frontend.graph.cursor import Cursor, Stop
 from magpie.frontend.graph.fused import epilogue_value
 from magpie.frontend.graph.nodes import Graph, Op, Operand, Prev, Shape, Step, Value, type_text
 from magpie.frontend.graph.ops import DTYPES, OPS, Attr, infer
-from magpie.frontend.graph.rules import Mismatch, checked
+from magpie.frontend.graph.rules import MOST_DIMS, Mismatch, checked
 from magpie.frontend.graph.text import MAX_ERRORS, Token
 from magpie.frontend.mp.source import Source
 
@@ -41,6 +41,7 @@ class _Parser(Cursor):
         super().__init__(source)
         self.folder = folder
         self.known: dict[str, Value | None] = {}  # None: its statement is wrong
+        self.missing: set[str] = set()  # read where they were not there, which was said
 
     # --- the whole ---------------------------------------------------------------------------------------------------
     def graph(self) -> Graph:
@@ -142,13 +143,16 @@ class _Parser(Cursor):
             if not self.accept(","):
                 self.take("mark", "]")
                 break
-        if len(shape) > 8:
-            self.stop("MPG_GRAPH_1005", f"a value has at most 8 dimensions; got {len(shape)}", token)
+        if len(shape) > MOST_DIMS:
+            self.stop("MPG_GRAPH_1005", f"a value has at most {MOST_DIMS} dimensions; got {len(shape)}", token)
         return dtype, tuple(shape)
 
     # --- statements --------------------------------------------------------------------------------------------------
     def _define(self, token: Token, value: Value | None) -> None:
-        if token.text in self.known:
+        if token.text in self.missing:
+            self.missing.discard(token.text)
+            value = None
+        elif token.text in self.known:
             self.error("MPG_GRAPH_1003", f"%{token.text} is defined twice", token, "every value has a name of its own")
         self.known[token.text] = value
 
@@ -157,6 +161,7 @@ class _Parser(Cursor):
         if token.text not in self.known:
             self.error("MPG_GRAPH_1003", f"there is no value %{token.text} here", token, self._near(token.text))
             self.known[token.text] = None
+            self.missing.add(token.text)
         return self.known[token.text]
 
     def _near(self, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from magpie.dtypes import DType, bool_, f32, i8, i32, u8
 from magpie.frontend.graph.nodes import Shape, Value, type_text
 
-__all__ = ["LARGEST", "Mismatch", "Rule", "RuleType", "broadcast_shapes"]
+__all__ = ["LARGEST", "MOST_DIMS", "Mismatch", "Rule", "RuleType", "broadcast_shapes"]
 
 Attrs: TypeAlias = dict[str, Any]
 RuleType: TypeAlias = tuple[DType, Shape]
@@ -17,6 +17,9 @@ Rule: TypeAlias = Callable[[Sequence[Value], Attrs], RuleType]
 
 #: Elements of the largest tensor: offsets are 32-bit on every target.
 LARGEST = 2**31 - 1
+
+#: Dimensions of the tensor that has most.
+MOST_DIMS = 8
 
 
 class Mismatch(Exception):
@@ -418,14 +421,17 @@ def pad(x: Sequence[Value], attrs: Attrs) -> RuleType:
     if len(pads) != 2 * rank or min(pads, default=0) < 0:
         raise _attr(f"pad of {x[0].type} takes {2 * rank} numbers, not below 0: those before, then those behind")
     if x[0].dtype.is_int:
-        if attrs["value"] != int(attrs["value"]) or not x[0].dtype.min <= attrs["value"] <= x[0].dtype.max:
-            raise _attr(f"pad of {x[0].type} with {attrs['value']}")
+        low, high = x[0].dtype.min, x[0].dtype.max
+        if not low <= attrs["value"] <= high or attrs["value"] != int(attrs["value"]):  # no NaN is between bounds
+            raise _attr(f"pad of {x[0].type} with {attrs['value']}", f"the value is an integer from {low} to {high}")
         attrs["value"] = int(attrs["value"])
     return x[0].dtype, tuple(n + pads[d] + pads[d + rank] for d, n in enumerate(x[0].shape))
 
 
 def checked(result: RuleType) -> RuleType:
-    """A result whose size is one that a tensor may have: not above LARGEST, and not 0."""
+    """A result whose size is one that a tensor may have: not above LARGEST, and not 0, in MOST_DIMS dimensions."""
+    if len(result[1]) > MOST_DIMS:
+        raise _shape(f"a value has at most {MOST_DIMS} dimensions; got {len(result[1])}")
     if 0 in result[1]:
         raise _shape(f"a value of {type_text(*result)} has no elements")
     if prod(result[1]) > LARGEST:

@@ -95,7 +95,7 @@ class Pad(Moving):
         # Dimensions that are not padded are one with the next padded one before them, or with the elements behind.
         cut = max((d for d in range(rank) if shape[d] != x.shape[d]), default=0)
         space: list[tuple[int, int, int]] = []  # extent, extent of the source, elements before
-        for d in range(cut + 1):
+        for d in range(min(cut + 1, rank)):
             inner = prod(shape[cut + 1 :]) if d == cut else 1
             plain = shape[d] == x.shape[d]
             if space and plain and space[-1][0] == space[-1][1] and d != cut:
@@ -103,6 +103,7 @@ class Pad(Moving):
                 space[-1] = (extent, extent, 0)
             else:
                 space.append((shape[d] * inner, x.shape[d] * inner, pads[d] * inner))
+        space = space or [(1, 1, 0)]  # a value without dimensions
         extents, sources, before = (tuple(s[k] for s in space) for k in range(3))
         with self.elements(extents) as at:
             own = self.slot("value", self.b.const(self.op.attrs["value"], self.op.own))

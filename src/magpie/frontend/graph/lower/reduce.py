@@ -115,7 +115,8 @@ class Reduce(Reducing):
             b.set(total, self.joined(kind, b.get(total), x))
         result = b.get(total)
         if op.name == "reduce_mean":
-            result = b.emit("mul", result, b.const(1.0 / math.prod(self.reduced), held))
+            # Not times the reciprocal: the mean of equal elements is theirs.
+            result = b.emit("div", result, b.const(math.prod(self.reduced), held))
         return b.cast(result, op.own)
 
     def _argmax(self, at: Sequence[Index]) -> Node:
@@ -126,11 +127,18 @@ class Reduce(Reducing):
         if n > 1:
             with b.counted(self.node(1), self.node(n), self.node(1)) as k:
                 x = self.element(at, [k])
-                _, then, _ = b.if_(b.emit("gt", x, b.get(best)))
+                _, then, _ = b.if_(self._larger(x, b.get(best)))
                 with b.into(then):
                     b.set(best, x)
                     b.set(place, b.cast(k, i32))
         return b.get(place)
+
+    def _larger(self, x: Node, best: Node) -> Node:
+        """Whether x is above the best so far; every number is above a NaN, and no NaN is above anything."""
+        b = self.b
+        if not x.dtype.is_float:
+            return b.emit("gt", x, best)
+        return b.emit("and", b.emit("not", b.emit("le", x, best)), b.emit("eq", x, x))
 
 
 def _start(kind: str, dtype: DType) -> float | int:

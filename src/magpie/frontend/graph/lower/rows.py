@@ -104,7 +104,7 @@ class RowReduce(Rows):
             kind, b.const(start, held), lambda trip, at: b.cast(self.element(row, [at]), held), "total"
         )
         if op.name == "reduce_mean":
-            total = b.emit("mul", total, b.const(1.0 / self.length, held))
+            total = b.emit("div", total, b.const(self.length, held))
         _, then, _ = b.if_(b.emit("eq", self.t, self.node(0)))
         with b.into(then):
             self.store(self.address(0, row, self.out), self.finished(b.cast(total, op.own), row))
@@ -184,14 +184,14 @@ class LayerNorm(RowWise):
         self.prepare(len(op.result.shape) - 1)
         row = self.start_rows()
         x = self.values(row)
-        share = b.const(1.0 / self.length, f32)
-        mean = b.emit("mul", self.reduced_row("add", b.const(0.0, f32), x, "sum"), share)
+        count = b.const(self.length, f32)
+        mean = b.emit("div", self.reduced_row("add", b.const(0.0, f32), x, "sum"), count)
 
         def square(trip: int | None, at: Index) -> Node:
             d = b.emit("sub", x(trip, at), mean)
             return b.emit("mul", d, d)
 
-        variance = b.emit("mul", self.reduced_row("add", b.const(0.0, f32), square, "squares"), share)
+        variance = b.emit("div", self.reduced_row("add", b.const(0.0, f32), square, "squares"), count)
         root = b.emit("sqrt", b.emit("add", variance, b.const(op.attrs["epsilon"], f32)))
         scale = b.emit("div", b.const(1.0, f32), root)
         weights = [v for v in op.operands[1:] if isinstance(v, Value)]

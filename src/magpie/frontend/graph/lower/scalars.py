@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from magpie.dtypes import DType, f32, i32
+from magpie.dtypes import DType, f32, i32, i64
 from magpie.ir.builder import Builder
 from magpie.ir.nodes import Node
 
@@ -69,18 +69,22 @@ def _cast(b: Builder, attrs: Attrs, args: list[Node], dtype: DType) -> Node:
 def _quantize(b: Builder, attrs: Attrs, args: list[Node], dtype: DType) -> Node:
     x, scale, zero = args
     level = b.emit("round", b.emit("div", x, scale))
-    # Far beyond both ends of the type, and far from those of i32, so that the zero point can be added there.
-    far = b.const(1 << 20, f32)
-    level = b.emit("min", b.emit("max", level, b.emit("neg", far)), far)
-    level = b.select(b.emit("eq", x, x), level, b.const(0.0, f32))
-    total = b.emit("add", b.emit("cast", level, type=i32), b.cast(zero, i32))
-    low, high = b.const(dtype.min, i32), b.const(dtype.max, i32)
+    # Far beyond both ends of the type, and far from those of `held`, so that the zero point can be added there.
+    held, far = (i64, 1 << 40) if dtype is i32 else (i32, 1 << 20)
+    known = b.emit("eq", level, level)
+    level = b.emit("min", b.emit("max", level, b.const(-far, f32)), b.const(far, f32))
+    level = b.select(known, level, b.const(0.0, f32))
+    total = b.emit("add", b.emit("cast", level, type=held), b.cast(zero, held))
+    low, high = b.const(dtype.min, held), b.const(dtype.max, held)
     return b.cast(b.emit("min", b.emit("max", total, low), high), dtype)
 
 
 def _dequantize(b: Builder, attrs: Attrs, args: list[Node], dtype: DType) -> Node:
     x, scale, zero = args
-    return b.emit("mul", b.cast(b.emit("sub", b.cast(x, i32), b.cast(zero, i32)), f32), scale)
+    if not (zero.op == "const" and zero.attrs["value"] == 0):
+        held = i64 if x.dtype is i32 else i32  # the difference of two numbers of 32 bits has 33
+        x = b.emit("sub", b.cast(x, held), b.cast(zero, held))
+    return b.emit("mul", b.cast(x, f32), scale)
 
 
 def _where(b: Builder, attrs: Attrs, args: list[Node], dtype: DType) -> Node:

@@ -207,7 +207,7 @@ class Pool(Windowed):
         own = b.get(total)
         if count is not None:
             return b.emit("div", own, b.get(count))
-        return b.emit("mul", own, b.const(1.0 / math.prod(kernel), f32)) if mean else own
+        return b.emit("div", own, b.const(math.prod(kernel), f32)) if mean else own
 
     def _rows(self) -> None:
         """A row of the result in lanes. Lanes behind its end read on into the next row, and store nothing: only whole
