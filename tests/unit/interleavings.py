@@ -211,6 +211,10 @@ class Explorer:
                 thread = replace(thread, stores=(*thread.stores, (self._place(instruction, registers), value)))
                 at += 1
                 continue
+            if "@sched_getcpu" in instruction.text or instruction.op == "alloca":
+                registers = {**registers, instruction.to: 0}
+                at += 1
+                continue
             if instruction.op in {"load", "cmpxchg", "atomicrmw", "call", "ret"}:
                 live = function.live[block, at]
                 kept = tuple(sorted((r, v) for r, v in registers.items() if r in live))

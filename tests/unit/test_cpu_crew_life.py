@@ -246,6 +246,34 @@ def test_threads_that_no_processor_is_left_for_do_not_look_for_work() -> None:
 
 
 @pytest.mark.skipif(threads.default_threads() < 2, reason="no thread looks for work where there is one processor")
+def test_a_thread_that_looks_for_work_leaves_its_callers_processor() -> None:
+    """And may go back there: which processors it is allowed has not changed."""
+    done = run(
+        """
+        import os, time
+        from test_cpu_crew_life import Meeting, crew_threads
+        meeting = Meeting(1, 1_000_000)
+        meeting.launch()
+        (helper,) = (int(task.name) for task in crew_threads())
+        allowed = os.sched_getaffinity(0)
+        processor = lambda task: int(open(f"/proc/self/task/{task}/stat").read().rpartition(")")[2].split()[36])
+        apart = []
+        for _ in range(20):
+            os.sched_setaffinity(0, {processor(helper)})
+            meeting.launch()
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                pass
+            apart.append(processor(helper) != processor(os.getpid()))
+            os.sched_setaffinity(0, allowed)
+        print(sum(apart), os.sched_getaffinity(helper) == allowed)
+        """
+    )
+    count, same = done.stdout.split()
+    assert (int(count) >= 15, same) == (True, "True"), done.stdout
+
+
+@pytest.mark.skipif(threads.default_threads() < 2, reason="no thread looks for work where there is one processor")
 def test_a_thread_that_looks_for_work_gives_way() -> None:
     """To the calling thread on the same processor: else each has half of it."""
     done = run(

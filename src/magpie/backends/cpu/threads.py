@@ -100,8 +100,9 @@ class Crew:
     def __init__(self, prepared: loader.Image) -> None:
         self._prepared = prepared
         self._libc = ctypes.CDLL(None)
-        syscall = ctypes.cast(self._libc.syscall, ctypes.c_void_p).value or 0
-        self._image = prepared.load({"syscall": syscall})
+        functions = {name: getattr(self._libc, name, None) for name in ("syscall", "sched_getcpu")}
+        found = {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in functions.items() if f is not None}
+        self._image = prepared.load(found)
         #: Of the function with GOMP_parallel's interface, for `LaunchBlock.fill`.
         self.address = self._image.address(PARALLEL_SYMBOL)
         self._lock = threading.Lock()
