@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from explain_parts import parts
@@ -93,3 +95,13 @@ def test_older_names(old, new):
     done = CliRunner().invoke(app, ["explain", old])
     assert done.exit_code == 0
     assert done.stdout.startswith(f"{old.upper()} is now {new}.\n\n") and f"[{new}]: " in done.stdout
+
+
+@pytest.mark.parametrize("words", [["explain", "MPS0001"], ["explain", "--list"], ["knobs"]])
+def test_a_reader_that_goes_away(words):
+    with subprocess.Popen(
+        [sys.executable, "-m", "magpie", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(60) == 1

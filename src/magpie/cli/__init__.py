@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 
@@ -22,7 +23,13 @@ def main() -> None:
             # Asked in the middle of an edit: answered without loading typer, which takes three times as long.
             from magpie.cli.explain import explain_command
 
-            sys.exit(explain_command(code))
+            try:
+                status = explain_command(code)
+                sys.stdout.flush()
+            except BrokenPipeError:  # nobody reads on: Python's own flush at exit goes nowhere, as typer has it
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                status = 1
+            sys.exit(status)
         case _:
             from magpie.cli.app import app
             from magpie.errors import MagpieError
