@@ -305,3 +305,21 @@ def test_programs_of_the_page_run(monkeypatch, capsys):
     monkeypatch.setenv("MAGPIE_BACKEND", "cpu")
     ran = [Program(check_source(Source(text, "page.mp")).checked).main() for text in BLOCKS if "fn @main" in text]
     assert ran == [0, 0] and capsys.readouterr().out == "hello\n3.0\n"
+
+
+def test_variants_are_written_by_their_names():
+    text = HEAD + (
+        "enum TE { A B }\nfn @f(%e: TE, %r: TResult<i32, Str>) -> unit { bb0:\n"
+        "%a: TOption<i32> = enum.new<TOption, 1>\n%b: gpu.ErrorKind = enum.new<gpu.ErrorKind, 4>\n"
+        "%c: bool = enum.is<TE, 1> { v=%e }\n%d: i32 = enum.payload<TResult, 0> { v=%r }\n"
+        "%x: TE = enum.new<TE, 2>\nret }\n"
+    )
+    made = format_source(Source(text, "t.mp"))
+    for line in (
+        "%a: TOption<i32> = enum.new<None>",
+        "%b: gpu.ErrorKind = enum.new<BackendUnavailable>",
+        "%c: bool = enum.is<B> { v=%e }",
+        "%d: i32 = enum.payload<Ok> { v=%r }",
+        "%x: TE = enum.new<TE, 2>",  # there is none of that number, which check says
+    ):
+        assert f"    {line}\n" in made

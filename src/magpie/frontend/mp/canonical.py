@@ -9,16 +9,17 @@ from magpie.frontend.mp import nodes
 from magpie.frontend.mp.parser import parse
 from magpie.frontend.mp.printer import show
 from magpie.frontend.mp.source import Source
+from magpie.mpir.prelude import ENUMS
 
 #: The digest of a module whose digest was not filled in yet.
 UNFILLED = "0" * 64
 
-_RESULT = {"TResult": ("Ok", "Err")}
+_NAMED = ("enum.new", "enum.is", "enum.payload")
 
 
 def canonical(module: nodes.Module) -> nodes.Module:
     """The module with all lines of the header, blocks numbered in their order, and variants by their names."""
-    variants: dict[str, tuple[str, ...]] = dict(_RESULT)
+    variants = {name: tuple(variant for variant, _ in enum.variants) for name, enum in ENUMS.items()}
     for decl in module.decls:
         if isinstance(decl, nodes.Enum):
             variants[decl.name] = tuple(variant.name for variant in decl.variants)
@@ -98,7 +99,7 @@ def _body(
                 | nodes.Effect(value=nodes.Try(_, str(target)) as tried)
             ):
                 item = replace(item, value=replace(tried, target=names[target]))
-            case nodes.Assign(value=nodes.Op("enum.new", (nodes.Type(enum), int(index))) as op):
+            case nodes.Assign(value=nodes.Op(name, (nodes.Type(enum), int(index))) as op) if name in _NAMED:
                 if 0 <= index < len(variants.get(enum, ())):
                     item = replace(item, value=replace(op, type_args=(nodes.Type(variants[enum][index]),)))
         made.append(item)
