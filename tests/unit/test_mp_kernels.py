@@ -504,6 +504,8 @@ def test_cases_phis_and_declarations():
     assert errors("module t\nsig TA(i32) -> unit\nvalue struct TA {\n    field x: i32\n}\n") == [("MPT0007", 3)]
     assert errors("module t\ngpu fn @g<T: type>(%n: T) -> unit target(spv) {\nbb0:\n    ret\n}\n") == [("MPT0008", 2)]
     assert errors("module t\nexports { @f, @g }\n" + twice) == [("MPT0003", 2)]
+    assert errors("module t\nexports { @f, i64, gpu.TError, f }\n" + twice) == [("MPT0003", 2)] * 3
+    assert errors("module t\nexports { @f, TE }\nenum TE { A }\n" + twice) == []
     assert errors("module t\nvalue struct TA {\n    field x: TB\n    field y: Map<i32>\n}\n") == [
         ("MPT0001", 3),
         ("MPT0002", 4),

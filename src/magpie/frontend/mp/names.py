@@ -118,7 +118,8 @@ class Names:
         known = self.functions.keys() | self.globals.keys()
         for name in exports.items if exports is not None else ():
             bare = str(name).removeprefix("@")
-            if exports is not None and bare not in known and name not in self.types:
+            own = bare in known if bare != name else name in self.types and name not in _BUILT_IN
+            if exports is not None and not own:
                 near = self.near(bare, known)
                 help = f"did you mean @{near}?" if near else None
                 self.report("MPT0003", f"there is no {name} to export", exports, help=help)
