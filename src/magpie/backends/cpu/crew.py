@@ -38,9 +38,10 @@ launches have no use (there are more of them than the last one wanted) do not lo
 
 Every 256 looks a thread sees whether it stands on the processor of whoever launched last. There it is of no use: it
 runs when that one does not, and nothing tells the system to part the two, for the caller never waits. It forbids itself
-that processor, by which the system moves it, and allows it again (on two busy processors, launches that take one thread
-55 us took 31 us then, 55 us before). Elsewhere it yields: where it was woken in another thread's way, it would be in
-the way for as long as it looks (with 200 us of looking, half of the launches took 330 us instead of 95).
+that processor, by which the system moves it, and allows it again: on two busy processors, launches that take one thread
+55 us took 31 us then, 55 us before. Where it may not be elsewhere it yields. Without either, a thread that was woken in
+its caller's place keeps it for as long as it looks: with 200 us of looking, half of the launches took 330 us instead of
+95 us. (To yield always gives the processor to other programs just before the next launch.)
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ where:
   %here = call i32 @sched_getcpu()
   %caller = load atomic i32, ptr @caller monotonic, align 4
   %shared = icmp eq i32 %here, %caller
-  br i1 %shared, label %move, label %yield
+  br i1 %shared, label %move, label %rest
 move:
   %bytes = call i64 (i64, ...) @syscall(i64 $GETAFFINITY$, i32 0, i64 1024, ptr %mask)
   %bit.word = lshr i32 %here, 6
