@@ -545,3 +545,16 @@ def test_a_long_module_is_checked_fast():
 
 def test_types_of_the_table_are_types():
     assert str(signature("arr.get").result) == "T" and signature("weak.upgrade").operands[0].type == Ty("T", (), "weak")
+
+
+def test_messages_of_operands_without_a_type():
+    def said(declarations, body=""):
+        text = f"module t\nsig TF(i64) -> i64\nfn @g(%x: i64) -> i64 {{ bb0: ret %x }}\n{declarations}\n"
+        if body:
+            text += f"fn @f() -> i64 {{ bb0: {body} ret const.i64 0 }}\n"
+        (found,) = check_source(Source(text, "t.mp")).diagnostics
+        return found.message, found.help or ""
+
+    message, helped = said("", "%y: i64 = call.indirect { callee=@g, args=[const.i64 1] }")
+    assert "has type none, as the function @g" in message and "callable.capture @g {}" in helped
+    assert said("global @a: i64 = %y")[0] == "@a is i64, and its value is %y, which is no literal"

@@ -91,7 +91,8 @@ def _launch(known: Known, instr: Instr) -> Found:
             for value in size:
                 found = known.type(value)
                 if found is None or found.name != "u32":
-                    yield _fault("MPT0010", f"a size in {key} of {instr.op} has type {found}, wanted u32", instr)
+                    text = f"a size in {key} of {instr.op} has type {known.shown(value)}, wanted u32"
+                    yield _fault("MPT0010", text, instr)
                     break
     shown = f"@{kernel.name} takes ({listed(f'%{name}: {type_}' for name, type_ in kernel.params)})"
     if not isinstance(given, tuple):
@@ -261,10 +262,13 @@ def _capture(known: Known, instr: Instr) -> Found:
 
 
 def _indirect(known: Known, instr: Instr) -> Found:
-    sig, given = _sig(known, known.type(instr.args["callee"])), instr.args["args"]
+    callee, given = instr.args["callee"], instr.args["args"]
+    sig = _sig(known, known.type(callee))
     if sig is None:
-        text = f"callee of call.indirect has type {known.type(instr.args['callee'])}, wanted a TCallable"
-        yield _fault("MPT0017", text, instr)
+        named = isinstance(callee, FnRef) and known.module.function(callee.name) is not None
+        helped = f"call {callee} {{ ... }} needs none; callable.capture {callee} {{}} makes one" if named else None
+        text = f"callee of call.indirect has type {known.shown(callee)}, wanted a TCallable"
+        yield _fault("MPT0017", text, instr, helped)
         return
     shown = f"{sig.name} is ({listed(map(str, sig.params))}) -> {sig.ret}"
     if not isinstance(given, tuple) or len(given) != len(sig.params):

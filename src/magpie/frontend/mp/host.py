@@ -29,6 +29,8 @@ def constant(value: nodes.Argument) -> m.Operand:
             return tuple(map(constant, value.items))
         case nodes.GlobalRef():
             return m.FnRef(value.name)
+        case nodes.Value():
+            return m.Var(value.name)
     return m.Word(value.name)
 
 
