@@ -10,6 +10,7 @@ import numpy as np
 
 from magpie.frontend.graph.nodes import Shape, Value
 from magpie.frontend.graph.onnx_node import Node, Unsupported
+from magpie.frontend.graph.ops import OPS
 
 __all__ = ["IMPORTERS"]
 
@@ -39,27 +40,39 @@ _UNARY = {
 @importer(*_BINARY)
 def _binary(n: Node) -> list[Value]:
     name, x, y = _BINARY[n.proto.op_type], n.number(n[0]), n.number(n[1])
-    if name == "pow":
-        return [_pow(n, x)]
-    return [n.op(name, x, y)]
+    # Arithmetic on 8 bits gives 32 here, and 8 in ONNX.
+    return [n.cast(_pow(n, x) if name == "pow" else n.op(name, x, y), n[0].dtype)]
 
 
 def _pow(n: Node, x: Value) -> Value:
     power = n.array(1)
-    if power is not None and power.size == 1:
-        exponent = float(power.reshape(-1)[0])
+    exponent = float(power.reshape(-1)[0]) if power is not None and power.size == 1 else None
+    if x.dtype.is_int:
+        return _whole_power(n, x, exponent)
+    if exponent is not None:
         if exponent == 2.0:
             return n.op("mul", x, x)
         if exponent == 3.0:
             return n.op("mul", n.op("mul", x, x), x)
         if exponent == 0.5:
             return n.op("sqrt", x)
-    return n.op("pow", n.float(x), n.cast(n[1], n.float(x).dtype))
+    return n.op("pow", x, n.cast(n[1], x.dtype))
+
+
+def _whole_power(n: Node, x: Value, exponent: float | None) -> Value:
+    """A power of integers, exact, by products."""
+    if exponent is None or not 1 <= exponent <= 32 or exponent != int(exponent):
+        raise Unsupported("a power of integers by another exponent than one whole number from 1 to 32")
+    found = x
+    for _ in range(int(exponent) - 1):
+        found = n.op("mul", found, x)
+    return found
 
 
 @importer(*_UNARY)
 def _unary(n: Node) -> list[Value]:
-    return [n.op(_UNARY[n.proto.op_type], n[0])]
+    x = n[0]
+    return [n.cast(n.op(_UNARY[n.proto.op_type], x), x.dtype)]
 
 
 @importer("Min", "Max")
@@ -157,10 +170,10 @@ def _cast(n: Node) -> list[Value]:
 
 @importer("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or")
 def _compare(n: Node) -> list[Value]:
-    names = {"LessOrEqual": "greater", "GreaterOrEqual": "less"}
+    names = {"LessOrEqual": "less", "GreaterOrEqual": "greater"}
     kind = n.proto.op_type
-    if kind in names:
-        return [n.op("not", n.op(names[kind], n[0], n[1]))]
+    if kind in names:  # not the negation of `greater`, which is true for a NaN
+        return [n.op("or", n.op(names[kind], n[0], n[1]), n.op("equal", n[0], n[1]))]
     return [n.op(kind.lower(), n[0], n[1])]
 
 
@@ -400,7 +413,12 @@ def _transpose(n: Node) -> list[Value]:
 
 @importer("Concat")
 def _concat(n: Node) -> list[Value]:
-    return [n.op("concat", *(n[k] for k in range(n.count)), axis=int(n.get("axis")))]
+    most = OPS["concat"].operands[1]
+    parts = [n[k] for k in range(n.count)]
+    while len(parts) > most:
+        groups = [parts[k : k + most] for k in range(0, len(parts), most)]
+        parts = [n.op("concat", *group, axis=int(n.get("axis"))) for group in groups]
+    return [n.op("concat", *parts, axis=int(n.get("axis")))]
 
 
 @importer("Expand")
@@ -471,4 +489,9 @@ def _pad(n: Node) -> list[Value]:
             full[axis % len(x.shape) + len(x.shape)] = pads[k + len(axes)]
         pads = tuple(full)
     value = float(n.known(2, "a value").reshape(-1)[0]) if n.has(2) else float(n.get("value", 0.0))
+    rank = len(x.shape)
+    if min(pads, default=0) < 0 and len(pads) == 2 * rank:  # takes elements away
+        starts = tuple(max(-p, 0) for p in pads[:rank])
+        stops = tuple(size - max(-p, 0) for size, p in zip(x.shape, pads[rank:], strict=True))
+        x, pads = n.op("slice", x, starts=starts, stops=stops), tuple(max(p, 0) for p in pads)
     return [n.op("pad", x, pads=pads, value=value)]
