@@ -93,7 +93,7 @@ Each row is an operation, or a function of a module by its full name, with its o
 arguments are found from the operands and the result, or written in `<>`, all of them. `a/lhs` may be written
 either way, `hint?` may be left out, and `v...` are any number of operands v0, v1, ... in order. The operands of
 functions may also stand in a list: `args=[%x, %y]`. A value goes where `borrow` or `mutborrow` of its type is
-wanted. Where an enum is wanted, the bare name of a variant without fields will do: `hint=Auto`.
+wanted. Where a row names an enum, as gpu.MemoryHint, the bare name of a variant will do: `hint=Auto`.
 
 `<T: ...>` and operands without a type of their own say what is allowed: `int` any integer type, `real` f32 and
 f64, `num` integers and floats, `scalar` these and bool, `text` these and Str, `equal` these and enums without
