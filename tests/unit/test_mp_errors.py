@@ -59,6 +59,8 @@ CASES = [
     ("%x: i32 = phi i32 { bb0: %a }", "MPP0005", 20, "expected `[`"),
     ("call f {}", "MPP0005", 5, "a function has an at sign: @f"),
     ("%x: i32 = try r", "MPP0005", 14, "a value has a percent sign: %r"),
+    ("%x: i64 = try str.parse_i64 { s=%s }", "MPP0005", 14, "try that: %r: TResult<...> = str.parse_i64 { ... }, try %r"),
+    ("%x: i32 = call i.add { a=%y, b=%y }", "MPP0005", 15, "stands without `call`: i.add { ... }"),
     ("bb1\n", "MPP0005", 0, "a label ends with a colon: bb1:"),
     ("bb1:", "MPP0009", 0, "block bb0 has no end"),
     ("%x: Array<i32 = foo", "MPP0005", 14, "found `=`"),

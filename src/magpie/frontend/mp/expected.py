@@ -84,6 +84,11 @@ def _hint(can: set[str], before: Token | None, token: Token) -> str | None:
         return f"a result has a type: {token.text}: i32 = ..."
     if token.type == "BLOCK" and "LABEL" in can:
         return f"a label ends with a colon: {token.text}:"
+    if token.type == "NAME" and "." in token.text and before is not None:
+        if before.type == "TRY":
+            return f"name what the operation gives, and try that: %r: TResult<...> = {token.text} {{ ... }}, try %r"
+        if before.type in ("CALL", "CALL_VOID"):
+            return f"an operation stands without `{before.text}`: {token.text} {{ ... }}"
     if token.type == "NAME" and token.text[:1].isalpha() and "VALUE" in can and "NAME" not in can:
         return f"a value has a percent sign: %{token.text}"
     if token.type == "NAME" and "FUNC" in can and "NAME" not in can:
