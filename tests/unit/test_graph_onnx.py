@@ -292,6 +292,41 @@ def test_symbolic_extents():
     (found,) = errors(made)
     assert found.code == "MPG_GRAPH_1013" and "'batch'" in found.message and "sizes={'batch'" in found.help
     assert import_model(made, sizes={"batch": 7}).inputs[0].shape == (7, 3)
+    assert import_model(made, sizes={"batch": np.int64(7)}).inputs[0].shape == (7, 3)
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 2.5, True, "8", None])
+def test_extents_are_whole_numbers(wrong):
+    made = model([N("Relu", ["x"], ["y"])], {"x": f(2, 3)}, ["y"], {})
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    (found,) = errors(made, sizes={"batch": wrong})
+    assert found.code == "MPG_GRAPH_1013" and "whole numbers from 1 on" in found.message and repr(wrong) in found.message
+
+
+def test_extents_that_the_model_has_not():
+    made = model([N("Relu", ["x"], ["y"])], {"x": f(2, 3)}, ["y"], {})
+    (found,) = errors(made, sizes={"batch": 2})
+    assert found.code == "MPG_GRAPH_1013" and "no input has an extent 'batch'" in found.message
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    (found,) = errors(made, sizes={"batch": 2, "N": 2})
+    assert "there are N" in found.message
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 0
+    (found,) = errors(made)
+    assert found.code == "MPG_GRAPH_1013" and "an extent of 0" in found.message
+
+
+def test_values_that_two_nodes_make():
+    nodes = [N("Relu", ["x"], ["y"]), N("Neg", ["x"], ["y"], name="again")]
+    (found,) = errors(model(nodes, {"x": f(2, 3)}, ["y"], {}))
+    assert found.code == "MPG_GRAPH_1011" and "'again'" in found.message and "'y'" in found.message
+
+
+def test_no_source_is_shown_of_a_binary_file(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model([N("Relu", ["z"], ["y"])], {"x": f(2, 3)}, ["y"], {}).SerializeToString())
+    with pytest.raises(mp.CompileError) as caught:
+        mp.graph.load(path)
+    assert str(caught.value).endswith("net.onnx:1:1")
 
 
 @pytest.mark.parametrize(

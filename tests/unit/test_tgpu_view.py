@@ -308,6 +308,7 @@ def test_the_commands(tmp_path):
         (("run", "FILE", "-i", "X"), "takes NAME=FILE.npy"),
         (("run", "FILE", "-i", "X=none.npy"), "No such file"),
         (("run", "FILE", "-i", "X=FILE"), "no array of NumPy"),
+        (("run", "FILE", "-i", "X=FILE.npz"), "a file of several"),
         (("run", "FILE", "-o", "9=a.npy"), "has no output 9"),
         (("run", "BROKEN"), "kernels[0].asm: line 1, column 1: 'SUB' is not an instruction"),
         (("view", "FILE", "-o", "a.jpg"), "ends in .html"),
@@ -317,6 +318,7 @@ def test_the_commands(tmp_path):
 def test_what_the_commands_refuse(tmp_path, arguments, words):
     value = document()
     (tmp_path / "main.json").write_text(json.dumps(value))
+    np.savez(tmp_path / "main.json.npz", X=np.zeros((4, 8), np.int8))
     value["kernels"][0]["asm"] = "SUB R0"
     (tmp_path / "broken.json").write_text(json.dumps(value))
     names = {"FILE": "main.json", "BROKEN": "broken.json"}

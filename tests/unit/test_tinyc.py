@@ -30,6 +30,7 @@ def tinyc(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.tg").write_text(TEXT)
     np.save("x.npy", X)
+    np.savez("several.npz", x=X)
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["tinyc", *words])
@@ -81,6 +82,8 @@ def test_runs(tinyc, tmp_path, target):
         (("run", "net.tg"), "'X', i8[4, 8], is missing"),
         (("run", "net.tg", "-i", "X=net.tg"), "no .npy file"),
         (("run", "net.tg", "-i", "X=none.npy"), "No such file"),
+        (("run", "net.tg", "-i", "X=several.npz"), "no .npy file"),
+        (("net.tg", "--size", "batch=8"), "sizes are for ONNX models"),
         (("run", "net.tg", "-i", "X=x.npy", "--output", "z=z.npy"), "no output 'z'"),
         (("run", "net.tg", "-i", "X"), "NAME=FILE"),
         (("none.tg",), "does not exist"),

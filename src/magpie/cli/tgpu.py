@@ -106,4 +106,6 @@ def _arrays(items: Iterable[str], option: str) -> dict[str, Any]:
             raise MagpieError(f"{path}: {error.strerror or error}") from None
         except (ValueError, EOFError) as error:
             raise MagpieError(f"{path} is no array of NumPy: {error}") from None
+        if not isinstance(found[name], np.ndarray):
+            raise MagpieError(f"{path} is no array of NumPy, but a file of several: write one with np.save")
     return found

@@ -210,6 +210,9 @@ def _array(path: str) -> object:
     import numpy as np
 
     try:
-        return np.load(path, allow_pickle=False)
+        found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
-        raise MagpieError(f"{path} is no .npy file with numbers") from None
+        found = None
+    if not isinstance(found, np.ndarray):  # nor is a .npz file, which holds several
+        raise MagpieError(f"{path} is no .npy file with numbers")
+    return found

@@ -35,7 +35,7 @@ def render(diagnostics: Diagnostic | Iterable[Diagnostic], *, color: bool = Fals
 
 def source_line(file: str, line: int) -> str | None:
     """Line ``line`` (1-based) of ``file`` without its newline, or None when there is no source to show."""
-    if line < 1 or not file:
+    if line < 1 or not file or file.lower().endswith(".onnx"):  # a line is a node's number, and the file binary
         return None
     try:
         linecache.checkcache(file)  # a file edited since the last error must not show old text

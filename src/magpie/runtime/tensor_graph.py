@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from magpie.diagnostics import CompileError, Diagnostic, Loc
 from magpie.errors import LaunchValueError, public
 from magpie.frontend.graph.lower import Lowered, lower_graph
 from magpie.frontend.graph.lower.target import Target
@@ -68,6 +69,9 @@ def read_graph(path: Path, sizes: Mapping[str, int] | None = None) -> TensorIR:
         from magpie.frontend.graph.onnx import import_onnx
 
         return import_onnx(path, sizes or {})
+    if sizes:
+        text = f"{path.name} is text, whose shapes are numbers; sizes are for ONNX models"
+        raise CompileError(Diagnostic("MPG_GRAPH_1013", text, Loc(str(path), 0)))
     from magpie.frontend.graph.parser import parse
     from magpie.frontend.graph.text import read
 

@@ -153,7 +153,7 @@ _d(
     "ONNX shape is not static",
     """
     Graphs have static shapes. An input of the model has a symbolic or unknown extent that was not given a value, or
-    a shape depends on data.
+    a shape depends on data; or sizes= names an extent that no input has.
 
     cure: Give the extent with sizes=, or export the model with static shapes.
 

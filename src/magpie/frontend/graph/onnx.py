@@ -125,6 +125,9 @@ class _Importer:
             except Exception as error:
                 raise self._damaged(f"initializer {tensor.name!r}: {_first_line(error)}") from None
         self._check_names()
+        self._check_sizes()
+        if self.found:
+            raise CompileError(self.found)
         for value in proto.input:
             if value.name not in self.known:
                 self._input(value)
@@ -147,6 +150,19 @@ class _Importer:
             self.maker.names.update(node.output)
         self.maker.names.update(v.name for v in self.model.graph.input)
 
+    def _check_sizes(self) -> None:
+        """Extents that are given by name are whole numbers from 1 on, and the model has each."""
+        inputs = [v for v in self.model.graph.input if v.name not in self.known]
+        symbols = dict.fromkeys(d.dim_param for v in inputs for d in v.type.tensor_type.shape.dim if d.dim_param)
+        for name, n in self.sizes.items():
+            text = None
+            if name not in symbols:
+                text = f"no input has an extent {name!r}; there are {', '.join(symbols) or 'none with names'}"
+            elif not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+                text = f"extent {name!r} is {n!r}, and extents are whole numbers from 1 on"
+            if text is not None:
+                self.found.append(Diagnostic("MPG_GRAPH_1013", text, Loc(self.file, 0)))
+
     def _damaged(self, text: str, loc: Loc | None = None) -> CompileError:
         return CompileError(Diagnostic("MPG_GRAPH_1011", text, loc or Loc(self.file, 0)))
 
@@ -161,8 +177,12 @@ class _Importer:
             return
         shape = []
         for dim in tensor.shape.dim:
-            n = int(dim.dim_value) if dim.HasField("dim_value") else self.sizes.get(dim.dim_param, 0)
-            if n < 1:
+            if dim.HasField("dim_value") and dim.dim_value < 1:
+                text = f"input {value.name!r} has an extent of {dim.dim_value}"
+                self.found.append(Diagnostic("MPG_GRAPH_1013", text, loc, help="export the model with fixed shapes"))
+                return
+            n = int(dim.dim_value) if dim.HasField("dim_value") else self.sizes.get(dim.dim_param)
+            if n is None:
                 what = f"extent {dim.dim_param!r}" if dim.dim_param else "an extent without a name"
                 help = (
                     f"give it: sizes={{{dim.dim_param!r}: 1}}"
@@ -218,6 +238,10 @@ class _Importer:
         if unknown:
             self.missing.update(proto.output)
             self.found.append(Diagnostic("MPG_GRAPH_1011", f"{what} reads {unknown[0]!r}, which nothing makes", loc))
+            return
+        twice = [name for name in proto.output if name in self.values or name in self.known] if proto.output else []
+        if any(twice):
+            self.found.append(Diagnostic("MPG_GRAPH_1011", f"{what} makes {max(twice)!r}, which is there already", loc))
             return
         try:
             if self._folded(proto):
