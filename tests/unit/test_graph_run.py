@@ -256,6 +256,7 @@ class TestRun:
         [
             ({"x": good["x"]}, "'f', f16[2], is missing"),
             ({**good, "q": 1}, "no input 'q'"),
+            ([good["x"], good["f"]], "arrays by name, {name: array}; got list"),
             ({**good, "x": good["x"][:, :2]}, "shape [2, 2]"),
             ({**good, "x": good["x"] * 100}, "-600 to 500"),
             ({**good, "x": good["x"] * 1.0}, "float64"),
@@ -265,6 +266,12 @@ class TestRun:
         with pytest.raises(mp.LaunchValueError) as caught:
             self.net.compile("cpu").run(inputs)
         assert text in str(caught.value) and caught.value.diagnostic == "MPG_GRAPH_1021"
+
+    def test_gpu_is_tiny_gpu(self):
+        net = TensorGraph(parsed("graph g(%x: i8[3]) {\n%y = relu %x\nreturn %y\n}"))
+        compiled = net.compile("gpu")
+        assert compiled.device.backend == "tgpu"
+        assert np.array_equal(compiled.run({"x": np.array([1, -2, 3])})["y"], [1, 0, 3])
 
     def test_inputs_and_outputs_as_buffers(self):
         compiled = self.net.compile("cpu")

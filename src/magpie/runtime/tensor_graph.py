@@ -98,12 +98,12 @@ class TensorGraph:
 
     @public
     def compile(self, target: str | None = None, *, opt: int = 2, device: str | Device | None = None) -> CompiledGraph:
-        """Kernels and memory on a device: of ``target`` (cpu, cuda, vulkan, interp, ...), or ``device`` itself.
+        """Kernels and memory on a device: of ``target`` (cpu, cuda, vulkan, gpu for tiny-gpu, ...), or ``device`` itself.
 
         ``opt`` is 0 (an op a kernel), 1 (ops are fused) or 2 (and products are computed in tiles). Raises CompileError
         for what the target cannot do, and GpuError where it is not there.
         """
-        found = find_device(device if device is not None else target)
+        found = find_device(device if device is not None else "tgpu" if target == "gpu" else target)
         return CompiledGraph(self.ir, found, opt)
 
     @public
@@ -221,6 +221,8 @@ def checked_inputs(values: Sequence[Value], inputs: Mapping[str, Any]) -> dict[s
     """The arrays of all inputs in their dtypes. Raises LaunchValueError (MPG_GRAPH_1021)."""
     import numpy as np
 
+    if not isinstance(inputs, Mapping):
+        raise _wrong(f"inputs are arrays by name, {{name: array}}; got {type(inputs).__name__}")
     names = {v.name for v in values}
     for name in inputs:
         if name not in names:
