@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from graph_tools import parsed
@@ -99,3 +101,24 @@ def test_one_error_with_its_place(statement, code):
         parsed(f"graph g(%i: i32[2]) {{\n{statement}\nreturn %y\n}}")
     (found,) = caught.value.diagnostics
     assert found.code == code and found.loc.line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "wanted"),
+    [
+        ("gather{axis=1} %x, %i", (3, 4), lambda x: x[:, [0, -1, 3]]),
+        ("concat{axis=2} %x, %x", (2, 3, 4), lambda x: np.concatenate((x, x), axis=2)),
+        ("maxpool{kernel=[3, 3], strides=[2, 1], pads=[1, 1, 1, 1]} %x", (1, 2, 5, 6), None),
+        ("conv2d{pads=[1, 0, 2, 1], strides=[2, 1]} %x, %w", (2, 2, 4, 5), None),
+    ],
+)
+def test_places_on_tiny_gpu_need_no_warning(text, shape, wanted):
+    extents = ", ".join(map(str, shape))
+    constants = "%i: i32[3] = const [0, -1, 9]\n%w: i32[3, 2, 2, 3] = const 2\n"
+    net = TensorGraph(parsed(f"graph g(%x: i32[{extents}]) {{\n{constants}%y = {text}\nreturn %y\n}}"))
+    x = np.random.default_rng(3).integers(-50, 50, shape).astype(np.int32)
+    want = net.reference({"x": x})["y"] if wanted is None else wanted(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for level in (0, 2):
+            np.testing.assert_array_equal(net.compile("gpu", opt=level).run({"x": x})["y"], want, strict=True)

@@ -11,6 +11,7 @@ from graph_tools import parsed
 
 from magpie.backends.tgpu.launch import parse_launch
 from magpie.cli.tinyc import main
+from magpie.frontend.graph.reference import evaluate
 
 TEXT = """graph net(%X: i8[4, 8]) -> i32[4, 6] {
   %W: i8[8, 6] = const 3
@@ -51,6 +52,19 @@ def test_the_graph_after_the_passes(tinyc, tmp_path):
     assert [op.name for op in parsed(out).ops] == ["const", "const", "matmul"]
     assert tinyc("net.tg", "--emit", "graph", "-O0", "-o", "again.tg")[0] == 0
     assert "relu %" in (tmp_path / "again.tg").read_text()
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2"])
+def test_the_graph_can_be_read_again(tinyc, tmp_path, level):
+    (tmp_path / "net.tg").write_text(
+        "graph g(%x: f32[3, 4]) {\n%half: f32[] = const 0.5\n%c: f32[3, 4] = const 2\n%a = mul %x, %half\n"
+        "%b = add %a, %c\n%y = reduce_sum{axes=[1]} %b\nreturn %y\n}"
+    )
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for options in ((), ("-o", "again.tg")):
+        status, out, _ = tinyc("net.tg", "--emit", "graph", level, *options)
+        text = out or (tmp_path / "again.tg").read_text()
+        assert status == 0 and np.array_equal(evaluate(parsed(text), {"x": x})["y"], (x / 2 + 2).sum(axis=1))
 
 
 def test_kernels_and_stages_of_targets(tinyc):

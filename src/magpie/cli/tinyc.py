@@ -95,14 +95,14 @@ def compile_command(
     size: _Sizes = None,
 ) -> None:
     """Compile a tensor graph and print a stage. `tinyc run FILE` runs it."""
+    from magpie.frontend.graph.passes import optimise
     from magpie.frontend.graph.printer import save_graph
-    from magpie.runtime.tensor_graph import lowered
     from magpie.runtime.tensor_targets import target_of
 
     graph, backend = _load(file, size), target_name(target)
     what = emit or ("tgpu" if backend == "tgpu" else "kernel")
     if what == "graph" and out is not None:
-        save_graph(lowered(graph, target_of(backend, opt), opt)[0], out)
+        save_graph(optimise(graph, opt, target_of(backend, opt)), out)
         return
     text = _stage(graph, backend, what, opt)
     if out is None:
@@ -112,6 +112,7 @@ def compile_command(
 
 
 def _stage(graph: Graph, backend: str, what: str, opt: int) -> str:
+    from magpie.frontend.graph.passes import optimise
     from magpie.frontend.graph.printer import print_graph
     from magpie.ir.printer import print_kernel
     from magpie.runtime.tensor_graph import GraphKernel, lowered
@@ -130,9 +131,9 @@ def _stage(graph: Graph, backend: str, what: str, opt: int) -> str:
             shared = f", {k.shared_size} words of shared memory" if k.shared_size else ""
             parts.append(f"; {k.name}: %{k.value}, {k.grid[0]} blocks of {k.grid[1]} threads{shared}\n{k.asm}")
         return "\n".join(parts)
+    if what == "graph":  # with the constants that lowering writes into the code, so that it can be read again
+        return print_graph(optimise(graph, opt, target_of(backend, opt)))
     ir, kernels = lowered(graph, target_of(backend, opt), opt)
-    if what == "graph":
-        return print_graph(ir)
     if what == "memory":
         return _memory(ir, backend)
     if what in ("kernel", "kir"):

@@ -98,7 +98,7 @@ class TensorGraph:
 
     @public
     def compile(self, target: str | None = None, *, opt: int = 2, device: str | Device | None = None) -> CompiledGraph:
-        """Kernels and memory on a device: of ``target`` (cpu, cuda, vulkan, gpu for tiny-gpu, ...), or ``device`` itself.
+        """Kernels and memory on a device: of ``target`` (cpu, cuda, vulkan, gpu: tiny-gpu, ...), or ``device`` itself.
 
         ``opt`` is 0 (an op a kernel), 1 (ops are fused) or 2 (and products are computed in tiles). Raises CompileError
         for what the target cannot do, and GpuError where it is not there.

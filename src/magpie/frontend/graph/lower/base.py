@@ -171,6 +171,11 @@ class Lowering(Indices):
             b.set(count, b.emit("add", b.get(count), b.const(1, i32)))
         return b.cast(b.get(count), index), b.cast(b.get(rest), index)
 
+    def compared(self, test: str, x: Index, y: Index) -> Node:
+        """A comparison of places. On tiny-gpu of 32 bits, which hold every place in a tensor: it has no wider ones."""
+        sides = self.node(x), self.node(y)
+        return self.b.emit(test, *((self.b.cast(s, i32) for s in sides) if self.target.flat else sides))
+
     # --- loops -------------------------------------------------------------------------------------------------------
     @contextmanager
     def loop(self, stop: int, start: Index = 0, step: int = 1, name: str = "k") -> Iterator[Index]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from magpie.dtypes import index
+from magpie.dtypes import i32, index
 from magpie.frontend.graph.lower.base import Lowering
 from magpie.frontend.graph.lower.indexing import Index, row_major, view
 from magpie.frontend.graph.nodes import Value
@@ -58,7 +58,7 @@ class Concat(Moving):
         if len(parts) == 1:
             self._take(first, length, row, at, start, found)
             return
-        _, then, other = self.b.if_(self.b.emit("lt", self.node(at), self.node(start + length)))
+        _, then, other = self.b.if_(self.compared("lt", at, start + length))
         with self.b.into(then):
             self._take(first, length, row, at, start, found)
         with self.b.into(other):
@@ -79,10 +79,13 @@ class Gather(Moving):
             space.append(extent)
             strides.append(stride)
         with self.elements(tuple(space)) as (row, which, column):
-            at = self.b.cast(self.load(indices, self.node(which)), index)
+            held = i32 if self.target.flat else index  # the sum may wrap where it is not taken
+            at = self.b.cast(self.load(indices, self.node(which)), held)
+            zero, last = self.b.const(0, held), self.b.const(n - 1, held)
             if indices.dtype.min < 0:
-                at = self.b.select(self.b.emit("lt", at, self.node(0)), self.b.emit("add", at, self.node(n)), at)
-            at = self.b.emit("min", self.b.emit("max", at, self.node(0)), self.node(n - 1))
+                behind = self.b.emit("add", at, self.b.const(n, held))
+                at = self.b.select(self.b.emit("lt", at, zero), behind, at)
+            at = self.b.cast(self.b.emit("min", self.b.emit("max", at, zero), last), index)
             own = self.load(x, self.address(0, (row, at, column), (n * inner, inner, 1)))
             self.write(own, self.address(0, (row, which, column), tuple(strides)))
 
@@ -115,7 +118,7 @@ class Pad(Moving):
                     bound = first if test == "ge" else first + source
                     if (test == "ge" and bound == 0) or (test == "lt" and bound == extent):
                         continue
-                    holds = self.b.emit(test, self.node(c), self.node(bound))
+                    holds = self.compared(test, c, bound)
                     inside = holds if inside is None else self.b.emit("and", inside, holds)
             strides = row_major(sources)
             offset = -sum(b * s for b, s in zip(before, strides, strict=True))

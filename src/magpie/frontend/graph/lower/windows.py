@@ -51,7 +51,7 @@ class Windowed(MatMul):
         holds: Node | None = None
         for at, n in ((rows, self.image.shape[2]), (columns, self.image.shape[3])):
             for test, bound in (("ge", 0), ("lt", n)):
-                one = b.emit(test, self.node(at), self.node(bound))
+                one = self.compared(test, at, bound)
                 holds = one if holds is None else b.emit("and", holds, one)
         assert holds is not None
         _, then, _ = b.if_(holds)
