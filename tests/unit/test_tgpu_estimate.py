@@ -157,3 +157,11 @@ def test_meetings_are_on_every_way(seed):
             common = set.intersection(*map(set, seen))
             firsts = [next(a for a in way if a in common) for way in seen]
             assert meeting in firsts or len(set(firsts)) > 1
+
+
+@pytest.mark.parametrize(("text", "grid"), [("ST R7, 1", (1, 2_000_000_000)), ("SYNC", (50_000, 50_000))])
+def test_blocks_that_are_too_large_are_refused(text, grid):
+    with pytest.raises(GpuError, match="room for 16,777,216") as caught:
+        estimate(program(text), grid)
+    assert caught.value.diagnostic == "MPG_TGPU_1105"
+    assert estimate(program("ST R7, 1"), (5_000, 5_000)).instructions.max == 25_000_000

@@ -17,7 +17,7 @@ import numpy as np
 from magpie.backends.tgpu.exact import CONDITIONS, NOTHING
 from magpie.backends.tgpu.flow import Flow
 from magpie.backends.tgpu.isa import BLOCK, THREAD, Program, Reg
-from magpie.backends.tgpu.machine import Request, deadlock, initial_registers
+from magpie.backends.tgpu.machine import Request, deadlock, initial_registers, too_large
 
 __all__ = ["METRICS", "Bounds", "Estimate", "estimate", "total"]
 
@@ -92,7 +92,8 @@ class _NoBound(Exception):
 def estimate(program: Program, grid: tuple[int, int], *, num_registers: int = 0, shared_size: int = 0) -> Estimate:
     """The cost of a launch of ``program`` with ``grid`` = (blocks, threads of a block).
 
-    Exact where no branch depends on loaded data. Raises GpuError MPG_TGPU_1103 where threads wait for ever.
+    Exact where no branch depends on loaded data. Raises GpuError: MPG_TGPU_1103 where threads wait for ever, 1105 where
+    one block has more of them than there is room for.
     """
     request = Request(program, grid, num_registers or program.registers, shared_size)
     threads = grid[1]
@@ -101,6 +102,9 @@ def estimate(program: Program, grid: tuple[int, int], *, num_registers: int = 0,
     found: list[Estimate] = []
     for first in range(0, grid[0], together):
         part = Request(program, (min(together, grid[0] - first), threads), request.num_registers, shared_size)
+        error = too_large(part, 0)
+        if error is not None:
+            raise error
         walk = _Walk(part, first)
         try:
             walk.all()
