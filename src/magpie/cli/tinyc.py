@@ -138,7 +138,18 @@ def _stage(graph: Graph, backend: str, what: str, opt: int) -> str:
         return _memory(ir, backend)
     if what in ("kernel", "kir"):
         return "\n".join(print_kernel(item.kernel, locations=True) for item in kernels)
+    _check_stage(what, backend)
     return "\n".join(GraphKernel(ir.name, item.kernel).inspect(what, backend=backend) for item in kernels)
+
+
+def _check_stage(what: str, backend: str) -> None:
+    """Whether a target has a stage. Raises BackendUnavailable (MPG_CORE_1300) where there is no such backend."""
+    from magpie.backends.registry import backend as find_backend
+
+    stages = [s for s in find_backend(backend).stages if s != "kir"]
+    if what.lower() not in (*stages, "mp"):
+        known = ["graph", "kernel", "memory", *(("launch",) if backend == "tgpu" else ()), *stages, "mp"]
+        raise typer.BadParameter(f"there is no stage {what!r}; there are {', '.join(known)}", param_hint="--emit")
 
 
 def _memory(graph: Graph, backend: str) -> str:
