@@ -140,7 +140,7 @@ def test_build_for_profiles(tmp_path) -> None:
 def test_stages(capsys, monkeypatch) -> None:
     assert saxpy.inspect("spv") == saxpy.compile(backend="vulkan").text
     stages = saxpy.stages("vulkan")
-    assert stages[0] == "kir" and stages[-1] == "spv"
+    assert stages[0] == "kir" and "spv" in stages and "mp" in stages
     for stage in stages:
         assert "saxpy" in saxpy.inspect(stage, backend="vulkan")
     monkeypatch.setenv("MAGPIE_DUMP", "prepared,spv")

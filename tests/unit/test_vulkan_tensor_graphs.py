@@ -19,7 +19,7 @@ def device(request):
         fits = found.name.startswith(request.param) if request.param in software else not found.name.startswith(software)
         if found.backend == "spv" and fits:
             return found
-    pytest.skip(f"no {request.param} here")
+    pytest.skip(f"there is no {request.param.removeprefix('a ')} here")
 
 
 @pytest.mark.parametrize("seed", range(6))
