@@ -3,6 +3,8 @@ nothing else."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import random
 import re
 import signal
@@ -42,14 +44,46 @@ def changed(text: str, rng: random.Random) -> str:
     return text
 
 
+class Stop(BaseException):
+    """The time of a program is up."""
+
+
+class Clock:
+    """Ends what takes longer than 0.3 s; again and again, since a callback of Python's may swallow an exception."""
+
+    def __init__(self) -> None:
+        self.running = False
+
+    def ring(self, *_: object) -> None:
+        if self.running:
+            raise Stop
+
+    def run(self, call) -> bool:
+        """Whether ``call`` ended in time."""
+        ended = False
+        try:
+            try:
+                self.running = True
+                signal.setitimer(signal.ITIMER_REAL, 0.3, 1.0)
+                call()
+                ended = True
+            finally:
+                self.running = False
+        except Stop:
+            self.running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return ended
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="endless programs are ended by a timer")
 def test_changed_programs():
-    rng, ended = random.Random(7), 0
+    rng, ended, clock = random.Random(7), 0, Clock()
 
-    def stop(*_):
-        raise KeyboardInterrupt
+    def outcome(program, name, arguments):
+        with contextlib.suppress(Panic):
+            program.call(name, arguments)
 
-    before = signal.signal(signal.SIGALRM, stop)
+    before = signal.signal(signal.SIGALRM, clock.ring)
     try:
         for _ in range(6000 if knobs.test_all() else 600):
             checked = check_source(Source(changed(rng.choice(TEXTS), rng), "t.mp"))
@@ -58,18 +92,8 @@ def test_changed_programs():
             program = Program(checked.module)
             for function in checked.module.functions:
                 arguments = [value(t.owned, rng) for _, t in function.params if t.name not in ("TNode", "TShape")]
-                if len(arguments) < len(function.params):
-                    continue
-                signal.setitimer(signal.ITIMER_REAL, 0.3, 5.0)  # again where a callback of Python's swallowed it
-                try:
-                    program.call(function.name, arguments)
-                    ended += 1
-                except Panic:
-                    ended += 1
-                except KeyboardInterrupt:
-                    pass
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+                if len(arguments) == len(function.params):
+                    ended += clock.run(functools.partial(outcome, program, function.name, arguments))
     finally:
         signal.signal(signal.SIGALRM, before)
     assert ended > 100
