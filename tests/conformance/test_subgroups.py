@@ -338,6 +338,61 @@ def test_reduction_in_a_divergent_loop(block):
 
 
 @mp.kernel
+def k_ways_to_the_next_trip(x, size, out, rounds: mp.i32, skip: mp.constexpr):
+    # those that are left go on to the next trip from one or two places; some leave before, and an inner loop might return
+    i = mp.global_id(0)
+    size[0] = mp.subgroup.size()
+    total = 0
+    trip = 0
+    while True:
+        trip += 1
+        if trip > 6 or trip > x[i]:
+            break
+        if skip:
+            if trip == skip:
+                continue
+        for k in range(rounds):
+            total += 1000
+            if k > x[i] + 100:
+                return
+        if x[i] % 5 == trip:
+            break
+        total += mp.subgroup.sum(trip)
+    out[i] = total
+
+
+@case(requires=SG, subgroups="all", blocks=(16, 33, 64))
+def test_several_ways_to_the_next_trip(block):
+    return _ways_to_the_next_trip(block, 3)
+
+
+@case(requires=SG, subgroups="all", blocks=(16, 33, 64))
+def test_one_way_to_the_next_trip(block):
+    return _ways_to_the_next_trip(block, 0)
+
+
+def _ways_to_the_next_trip(block, skip):
+    x = np.random.default_rng(5).integers(0, 12, block).astype(np.int32)
+    rounds = 2
+
+    def expect(x, size, *_):
+        want = np.zeros(block, np.int64)
+        for group in lanes(int(size[0]), block):
+            active = list(group)
+            for trip in range(1, 7):
+                active = [k for k in active if trip <= x[k]]
+                if trip == skip:
+                    continue
+                want[active] += 1000 * rounds
+                active = [k for k in active if x[k] % 5 != trip]
+                want[active] += trip * len(active)
+        return {1: size, 2: want}
+
+    args = (x, np.zeros(1, np.int32), empty(block, mp.i64), mp.i32(rounds), skip)
+    return Run(k_ways_to_the_next_trip, args, expect, grid=1, block=block)
+
+
+@mp.kernel
 def k_after_return(x, size, out):
     i = mp.global_id(0)
     size[0] = mp.subgroup.size()

@@ -51,6 +51,8 @@ class MaskedSimt(ReportingSimt):
         self.in_crossing_loop = False
         self.after = False
         self._why = ""
+        # Of each loop with cross-lane operations, by the block of its step: the memory with the mask of its trip.
+        self.trips: dict[Block, str] = {}
 
     # --- small parts ---------------------------------------------------------------------------------------------
     def varies(self, cond: Node) -> bool:
@@ -172,16 +174,23 @@ class MaskedSimt(ReportingSimt):
             c.place(here)
             if self.leave_loop is None:
                 c.do(f"store i32 0, ptr{self.stack} {self.why}")
-                c.br(direct)
+                self.go(direct)
             else:
                 c.br(self.leave_loop)
             c.place(other)
         c.br(self.leave_kernel or self.end)
 
+    def go(self, target: Block) -> None:
+        """Branch to a block. The step of a loop hears who comes: ways with masks of their own lead to it."""
+        trip = self.trips.get(target)
+        if trip is not None and self.c.open:
+            self.c.do(f"store {self.lanes.mask} {self.mask}, ptr{self.stack} {trip}")
+        self.c.br(target)
+
     def leave(self, number: int, counter: Block | None, target: Block) -> None:
         """Leave to ``target``, through ``counter`` where there is one."""
         if counter is None:
-            self.c.br(target)
+            self.go(target)
             return
         self.c.do(f"store i32 {number}, ptr{self.stack} {self.why}")
         self.c.br(counter)
@@ -243,6 +252,7 @@ class MaskedSimt(ReportingSimt):
         header, tail, exit_ = c.block("loop"), c.block("step"), c.block("exit")
         trip = self.stack_memory(self.lanes.mask)
         c.do(f"store {self.lanes.mask} {self.mask}, ptr{self.stack} {trip}")
+        self.trips[tail] = trip
         self.after = True
         # Lanes that continue wait at the end of the body for those that do not, and must hear there who broke out.
         counted = self.leaks(Node("if", regions=(body,)), ("continue",))
@@ -256,7 +266,7 @@ class MaskedSimt(ReportingSimt):
         if counted:
             self.leave_loop = self.leave_kernel = latch
         self.region(body)
-        c.br(latch)
+        self.go(latch)
         self.leave_loop = None
         self.leave_kernel = exit_ if returns else outer_kernel
         if counted:
@@ -272,8 +282,9 @@ class MaskedSimt(ReportingSimt):
             self.pass_on(why)
             c.place(on)
             c.do(f"store i32 0, ptr{self.stack} {self.why}")
-            c.br(tail)
+            self.go(tail)
         c.place(tail)
+        self.mask = c.op(f"load {self.lanes.mask}, ptr{self.stack} {trip}")
         self.region(step)
         if c.open:
             c.do(f"store {self.lanes.mask} {self.mask}, ptr{self.stack} {trip}")
