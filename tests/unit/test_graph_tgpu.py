@@ -47,13 +47,13 @@ def check(graph, inputs, opt):
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_graphs(part):
-    checked = 0
-    for seed in range(part * 50, part * 50 + 50):
-        made = Random(5000 + seed, ops=5, dtypes=(i8, i32, u8), extents=(1, 2, 3, 4, 5))
-        if made.graph.outputs:
+    checked, seed = 0, 5000 + part * 1000
+    while checked < 50:
+        made = Random(seed, ops=5, dtypes=(i8, i32, u8), extents=(1, 2, 3, 4, 5))
+        if made.graph.outputs:  # some graphs have none
             check(made.graph, made.inputs, seed % 3)
             checked += 1
-    assert checked > 40
+        seed += 1
 
 
 LAYER = """graph layer(%X: i8[4, 8]) -> i32[4, 6] {
