@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-__all__ = ["MODELS", "cnn", "mlp", "transformer"]
+__all__ = ["MODELS", "cnn", "mlp", "transformer", "transformer_parts"]
 
 Array = np.ndarray[Any, Any]
 N = helper.make_node
@@ -51,10 +51,13 @@ def cnn(batch: int = 1) -> tuple[ModelProto, dict[str, Array]]:
     return _model(nodes, {"x": x}, "y", constants), {"x": x}
 
 
-def transformer(
+def transformer_parts(
     layers: int = 2, batch: int = 1, length: int = 128, width: int = 256, heads: int = 8
-) -> tuple[ModelProto, dict[str, Array]]:
-    """Blocks with a norm before attention and before the two dense layers, and GELU by erf."""
+) -> tuple[list[Any], dict[str, Array], str, dict[str, Any]]:
+    """Nodes, inputs, the output and constants of blocks with a norm before attention and before the two dense layers.
+
+    Attention is made of reshapes and transpositions, and GELU of erf.
+    """
     rng = np.random.default_rng(1)
     nodes: list[Any] = []
     constants: dict[str, Any] = {"half": np.float32(0.5), "one": np.float32(1.0), "root": np.float32(2**0.5)}
@@ -102,7 +105,13 @@ def transformer(
         nodes.append(N("Add", [linear(p + "gelu", p + "down", 4 * width, width), p + "res"], [p + "out"]))
         source = p + "out"
     x = rng.standard_normal((batch, length, width)).astype(np.float32)
-    return _model(nodes, {"x": x}, source, constants), {"x": x}
+    return nodes, {"x": x}, source, constants
+
+
+def transformer(*sizes: int) -> tuple[ModelProto, dict[str, Array]]:
+    """The model of `transformer_parts`."""
+    nodes, inputs, output, constants = transformer_parts(*sizes)
+    return _model(nodes, inputs, output, constants), inputs
 
 
 def mlp(batch: int = 32) -> tuple[ModelProto, dict[str, Array]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ import magpie as mp
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+from graph_models import transformer_parts  # noqa: E402
 from graph_tools import parsed  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
@@ -107,48 +111,9 @@ def test_a_cnn():
 
 
 def transformer(layers=2, batch=2, length=12, width=32, heads=4):
-    """Pre-norm blocks as exporters write them: attention by reshapes and transpositions, GELU by erf."""
-    nodes, constants, source = [], {}, "x"
-    constants |= {"half": np.float32(0.5), "one": np.float32(1.0), "root": np.float32(2**0.5)}
-    constants |= {"split": ints(0, 0, heads, width // heads), "join": ints(0, 0, width), "scale": np.float32((width // heads) ** 0.5)}
-
-    def linear(x, name, a, b):
-        constants[name + "w"], constants[name + "b"] = f(a, b) / np.float32(a**0.5), f(b)
-        nodes.extend([N("MatMul", [x, name + "w"], [name + "m"]), N("Add", [name + "b", name + "m"], [name])])
-        return name
-
-    def norm(x, name):
-        constants[name + "g"], constants[name + "c"] = f(width), f(width)
-        nodes.append(N("LayerNormalization", [x, name + "g", name + "c"], [name]))
-        return name
-
-    for k in range(layers):
-        p = f"l{k}."
-        qkv = linear(norm(source, p + "n1"), p + "qkv", width, 3 * width)
-        nodes.append(N("Split", [qkv], [p + c for c in "qkv"], axis=2))
-        for c in "qkv":
-            nodes.append(N("Reshape", [p + c, "split"], [p + c + "r"]))
-            nodes.append(N("Transpose", [p + c + "r"], [p + c + "t"], perm=[0, 2, 3, 1] if c == "k" else [0, 2, 1, 3]))
-        nodes += [
-            N("MatMul", [p + "qt", p + "kt"], [p + "s"]),
-            N("Div", [p + "s", "scale"], [p + "d"]),
-            N("Softmax", [p + "d"], [p + "a"], axis=-1),
-            N("MatMul", [p + "a", p + "vt"], [p + "o"]),
-            N("Transpose", [p + "o"], [p + "ot"], perm=[0, 2, 1, 3]),
-            N("Reshape", [p + "ot", "join"], [p + "or"]),
-        ]
-        nodes.append(N("Add", [linear(p + "or", p + "proj", width, width), source], [p + "res"]))
-        up = linear(norm(p + "res", p + "n2"), p + "up", width, 4 * width)
-        nodes += [
-            N("Div", [up, "root"], [p + "e1"]),
-            N("Erf", [p + "e1"], [p + "e2"]),
-            N("Add", [p + "e2", "one"], [p + "e3"]),
-            N("Mul", [up, p + "e3"], [p + "e4"]),
-            N("Mul", [p + "e4", "half"], [p + "gelu"]),
-        ]
-        nodes.append(N("Add", [linear(p + "gelu", p + "down", 4 * width, width), p + "res"], [p + "out"]))
-        source = p + "out"
-    return nodes, {"x": f(batch, length, width)}, [source], constants
+    """The benchmark's model, small: pre-norm blocks as exporters write them."""
+    nodes, inputs, output, constants = transformer_parts(layers, batch, length, width, heads)
+    return nodes, inputs, [output], constants
 
 
 def test_a_transformer():
