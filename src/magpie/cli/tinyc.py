@@ -52,12 +52,13 @@ def main() -> None:
 
 def target_name(target: str) -> str:
     """The backend's id; ``gpu`` is tiny-gpu."""
-    from magpie.backends.registry import DISPLAY_NAMES, backend_ids, canonical
+    from magpie.backends.registry import DISPLAY_NAMES, backend_ids
     from magpie.capabilities import TARGETS
+    from magpie.runtime.tensor_targets import named
 
-    found = "tgpu" if target == "gpu" else canonical(target)
+    found = named(target)
     if found not in TARGETS and found not in backend_ids():
-        known = ", ".join(["gpu", *(DISPLAY_NAMES.get(t, t) for t in TARGETS if t != "tgpu")])
+        known = ", ".join(["gpu", *(DISPLAY_NAMES.get(t, t) for t in TARGETS if t != named("gpu"))])
         raise typer.BadParameter(f"there is no target {target!r}; it is one of {known}", param_hint="--target")
     return found
 
@@ -100,7 +101,7 @@ def compile_command(
     from magpie.runtime.tensor_targets import target_of
 
     graph, backend = _load(file, size), target_name(target)
-    what = emit or ("tgpu" if backend == "tgpu" else "kernel")
+    what = emit or (backend if target_of(backend, opt).flat else "kernel")
     if what == "graph" and out is not None:
         save_graph(optimise(graph, opt, target_of(backend, opt)), out)
         return
@@ -118,10 +119,11 @@ def _stage(graph: Graph, backend: str, what: str, opt: int) -> str:
     from magpie.runtime.tensor_graph import GraphKernel, lowered
     from magpie.runtime.tensor_targets import target_of
 
-    if what == "launch" or (what == "tgpu" and backend == "tgpu"):
+    flat = target_of(backend, opt).flat
+    if what == "launch" or (what == backend and flat):
         from magpie.runtime.tensor_launch import launch_document
 
-        if backend != "tgpu":
+        if not flat:
             raise typer.BadParameter("only --target gpu has launch documents", param_hint="--emit")
         document = launch_document(graph, opt)
         if what == "launch":
@@ -145,18 +147,21 @@ def _stage(graph: Graph, backend: str, what: str, opt: int) -> str:
 def _check_stage(what: str, backend: str) -> None:
     """Whether a target has a stage. Raises BackendUnavailable (MPG_CORE_1300) where there is no such backend."""
     from magpie.backends.registry import backend as find_backend
+    from magpie.runtime.tensor_targets import target_of
 
     stages = [s for s in find_backend(backend).stages if s != "kir"]
     if what.lower() not in (*stages, "mp"):
-        known = ["graph", "kernel", "memory", *(("launch",) if backend == "tgpu" else ()), *stages, "mp"]
+        launch = ("launch",) if target_of(backend, 0).flat else ()
+        known = ["graph", "kernel", "memory", *launch, *stages, "mp"]
         raise typer.BadParameter(f"there is no stage {what!r}; there are {', '.join(known)}", param_hint="--emit")
 
 
 def _memory(graph: Graph, backend: str) -> str:
     """The memory plan as a table."""
     from magpie.frontend.graph.passes.memory import plan_memory, storage
+    from magpie.runtime.tensor_targets import target_of
 
-    words = backend == "tgpu"
+    words = target_of(backend, 0).flat
     unit = "words" if words else "bytes"
     plan = plan_memory(graph, lambda v: v.size if words else v.nbytes, 1 if words else 256)
     home = storage(graph)
@@ -183,10 +188,11 @@ def run_command(
 ) -> None:
     """Run a tensor graph on arrays from .npy files; outputs that are not written to one are printed."""
     from magpie.runtime.tensor_graph import TensorGraph, checked_inputs
+    from magpie.runtime.tensor_targets import target_of
 
     graph, backend = _load(file, size), target_name(target)
     arrays = checked_inputs(graph.inputs, {name: _array(path) for name, path in _pairs(inputs, "--input")})
-    if backend == "tgpu":
+    if target_of(backend, opt).flat:
         from magpie.backends.tgpu.runner import run_launch
         from magpie.runtime.tensor_launch import launch_document
 

@@ -42,7 +42,7 @@ from magpie.runtime.kernel import Kernel
 from magpie.runtime.launcher import Launcher, LaunchOptions
 from magpie.runtime.shapes import row_major
 from magpie.runtime.specialise import Lowering, Specialiser
-from magpie.runtime.tensor_targets import target_of
+from magpie.runtime.tensor_targets import named, target_of
 
 if TYPE_CHECKING:
     import numpy
@@ -103,7 +103,7 @@ class TensorGraph:
         ``opt`` is 0 (an op a kernel), 1 (ops are fused) or 2 (and products are computed in tiles). Raises CompileError
         for what the target cannot do, and GpuError where it is not there.
         """
-        found = find_device(device if device is not None else "tgpu" if target == "gpu" else target)
+        found = find_device(named(target) if device is None and target is not None else device)
         return CompiledGraph(self.ir, found, opt)
 
     @public

@@ -6,7 +6,7 @@ from magpie.backends.registry import canonical
 from magpie.frontend.graph.lower.target import Target
 from magpie.records import replaced
 
-__all__ = ["target_of"]
+__all__ = ["named", "target_of"]
 
 # Tiles of the cpu: 16 accumulators of a vector leave half of AVX-512's registers, and with 16 lanes AVX2 splits each.
 _TARGETS: dict[str, Target] = {
@@ -16,6 +16,11 @@ _TARGETS: dict[str, Target] = {
     "hip": Target(block=16, fused=True, subgroup=32),
     "tgpu": Target(flat=True, staged=True),
 }
+
+
+def named(target: str) -> str:
+    """The backend of a target by any of its names; ``gpu`` is tiny-gpu, as the specification of tinyc has it."""
+    return "tgpu" if target == "gpu" else canonical(target)
 
 
 def target_of(backend: str, opt: int) -> Target:

@@ -11,7 +11,8 @@ __all__ = ["Target"]
 class Target:
     """How kernels are laid out for a target.
 
-    ``flat``: a result [M, N] is M workgroups of N work-items, one an element, and loops are all there is.
+    ``flat``: a result [M, N] is M workgroups of N work-items, one an element, and loops are all there is; memory
+    is counted in words, and a graph becomes a launch document.
     ``staged``: on such a target, what the work-items of a workgroup all read goes through shared memory.
     ``rows``, ``columns`` and ``lanes``: a work-item of a product computes rows x columns elements, whose columns are
     ``lanes`` apart, and a workgroup has ``lanes`` work-items; 0 lanes: an element each.
