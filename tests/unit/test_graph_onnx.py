@@ -302,6 +302,8 @@ def test_no_source_is_shown_of_a_binary_file(tmp_path):
         (N("Relu", ["nowhere"], ["y"], name="n"), "'nowhere'"),
         (N("Transpose", ["x"], ["y"], perm=[0, 0], name="n"), "perm=[0, 0]"),
         (N("Relu", [], ["y"], name="n"), "input 0 is missing"),
+        (N("Slice", ["x"], ["y"], name="n"), "starts is missing"),
+        (N("Tile", ["x", ""], ["y"], name="n"), "repeats is missing"),
         (N("Split", ["x"], [], name="n"), "ZeroDivisionError"),
         (N("Concat", ["x"], ["y"], name="n"), "int()"),
     ],

@@ -276,9 +276,8 @@ class _Importer:
         inputs = [name for name in proto.input if name]
         if proto.op_type in _NEVER_FOLDED or any(a.type in (5, 10) for a in proto.attribute):
             return False  # with graphs as attributes: If, Loop, Scan
-        if proto.op_type == "Shape" and inputs and self.values.get(inputs[0]) is not None:
-            value = self.values[inputs[0]]
-            assert value is not None
+        value = self.values.get(inputs[0]) if proto.op_type == "Shape" and inputs else None
+        if value is not None:
             node = Node(proto, self)
             start, end = node.get("start", 0), node.get("end", len(value.shape))
             self.known[proto.output[0]] = np.array(value.shape[slice(start, end)], np.int64)

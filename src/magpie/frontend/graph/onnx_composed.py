@@ -157,8 +157,7 @@ def _reduce_composed(n: Node) -> list[Value]:
 # --- places -----------------------------------------------------------------------------------------------------------
 @importer("Tile")
 def _tile(n: Node) -> list[Value]:
-    x, repeats = n[0], n.ints("repeats", 1)
-    assert repeats is not None
+    x, repeats = n[0], n.needed_ints("repeats", 1)
     for axis, count in enumerate(repeats):
         if not 1 <= count <= 64:
             raise Unsupported(f"{count} repeats")

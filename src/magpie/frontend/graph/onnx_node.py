@@ -76,6 +76,13 @@ class Node:
         return tuple(int(v) for v in self.known(n, name).reshape(-1)) if self.has(n) else None
 
     # --- making ops --------------------------------------------------------------------------------------------------
+    def needed_ints(self, name: str, n: int) -> tuple[int, ...]:
+        """`ints` that the operator cannot do without."""
+        found = self.ints(name, n)
+        if found is None:
+            raise ValueError(f"{name} is missing")
+        return found
+
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
         return self.maker.op(name, operands, self.base, **attrs)
 

@@ -434,8 +434,7 @@ def _expand(n: Node) -> list[Value]:
 def _slice(n: Node) -> list[Value]:
     x = n[0]
     rank = len(x.shape)
-    starts, ends = n.ints("starts", 1), n.ints("ends", 2)
-    assert starts is not None and ends is not None
+    starts, ends = n.needed_ints("starts", 1), n.needed_ints("ends", 2)
     axes = n.ints("axes", 3) or tuple(range(len(starts)))
     steps = n.ints("steps", 4) or (1,) * len(starts)
     low, high, by = [0] * rank, list(x.shape), [1] * rank
